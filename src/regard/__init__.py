@@ -36,17 +36,15 @@ MODULES = {
     "regard.activations.weights": "intervene",
     "regard.external.weighted_values": "weighted_values WeightedValues",
     "regard.fast.memory": "keep_memory",
-    "regard.interpret.alignment": "Alignment",
+    "regard.interpret.alignment": "Agreement AligningHeads Alignment AlignmentChoice KeptHeads RelevanceShare",
     "regard.interpret.attribution.methods": "attribute Attribution",
     "regard.interpret.composition": "composition Composition",
     "regard.interpret.estimates": "Estimate",
     "regard.interpret.examination": "Examination examine HeadFindings",
     "regard.interpret.explanation": "explain Explanation",
     "regard.interpret.figures": "plot",
-    "regard.interpret.head_selection": "Agreement AligningHeads AlignmentChoice KeptHeads",
     "regard.interpret.importance": "head_importance HeadImportance",
     "regard.interpret.patching": "patch patch_paths PatchingResult PathPatchingResult",
-    "regard.interpret.relevance": "RelevanceShare",
     "regard.interpret.roles": "HeadRole HeadRoles",
     "regard.interpret.single_heads": (
         "head_effect head_writes heads_between HeadEffect HeadsBetween HeadSamples HeadWeight HeadWrites OutputEffect"

@@ -38,7 +38,14 @@ from regard.external.next_tokens import (
 )
 from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
 from regard.fast.memory import keep_memory as keep_memory
-from regard.interpret.alignment import Alignment as Alignment
+from regard.interpret.alignment import (
+    Agreement as Agreement,
+    AligningHeads as AligningHeads,
+    Alignment as Alignment,
+    AlignmentChoice as AlignmentChoice,
+    KeptHeads as KeptHeads,
+    RelevanceShare as RelevanceShare,
+)
 from regard.interpret.attribution.methods import Attribution as Attribution, attribute as attribute
 from regard.interpret.composition import Composition as Composition, composition as composition
 from regard.interpret.estimates import Estimate as Estimate
@@ -49,12 +56,6 @@ from regard.interpret.examination import (
 )
 from regard.interpret.explanation import Explanation as Explanation, explain as explain
 from regard.interpret.figures import plot as plot
-from regard.interpret.head_selection import (
-    Agreement as Agreement,
-    AligningHeads as AligningHeads,
-    AlignmentChoice as AlignmentChoice,
-    KeptHeads as KeptHeads,
-)
 from regard.interpret.importance import HeadImportance as HeadImportance, head_importance as head_importance
 from regard.interpret.patching import (
     PatchingResult as PatchingResult,
@@ -62,7 +63,6 @@ from regard.interpret.patching import (
     patch as patch,
     patch_paths as patch_paths,
 )
-from regard.interpret.relevance import RelevanceShare as RelevanceShare
 from regard.interpret.roles import HeadRole as HeadRole, HeadRoles as HeadRoles
 from regard.interpret.single_heads import (
     HeadEffect as HeadEffect,

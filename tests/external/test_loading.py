@@ -100,7 +100,7 @@ def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> Non
 
 @torch.no_grad()
 def test_examination_ranks_like_other_tokens(model_of: Build, tokenizer: Any) -> None:
-    from regard.interpret.probing import correlation
+    from regard.interpret.examination import correlation
 
     model = model_of("llama")
     subject = regard.look(model, tokenizer, inputs=TEXTS)

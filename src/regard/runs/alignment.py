@@ -21,8 +21,17 @@ from regard.data.tokenization import Span, TokenizedText, is_whole, tokenize, wo
 from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN
 from regard.data.word_alignment import Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
-from regard.interpret.alignment import all_weights, cross_attention_heads, extract_links, word_weights
-from regard.interpret.head_selection import AligningHeads, By, KeptHeads, choose_heads, combine_heads
+from regard.interpret.alignment import (
+    AligningHeads,
+    By,
+    KeptHeads,
+    all_weights,
+    choose_heads,
+    combine_heads,
+    cross_attention_heads,
+    extract_links,
+    word_weights,
+)
 from regard.io.reading import DamageError, convert_json, damaged_file
 from regard.result import Result, to_plain
 from regard.training.objective import HEAD, guided_layer
@@ -34,8 +43,7 @@ if TYPE_CHECKING:
     from regard.data.vocabulary import Vocabulary
     from regard.data.word_alignment import Link, WordAlignment
     from regard.decoding.translation import Candidate, Search
-    from regard.interpret.alignment import Head
-    from regard.interpret.head_selection import AlignmentChoice
+    from regard.interpret.alignment import AlignmentChoice, Head
     from regard.models.base import Seq2Seq
     from regard.tasks.pairs import SequenceTask
     from regard.training.run_folder import RunFolder

@@ -16,7 +16,6 @@ from regard.attention.names import find_name, short_name
 from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.evaluation.accuracy import exact_match, fresh_batches
-from regard.interpret.relevance import relevance_share
 from regard.result import Result, percent
 from regard.runs.run import Figures, TensorRun, visible
 from regard.streams import make_generator
@@ -26,7 +25,7 @@ from regard.viz.maps import CROSS, LayerKind, make_layer_map
 from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
-    from regard.interpret.relevance import RelevanceShare
+    from regard.interpret.alignment import RelevanceShare
     from regard.models.base import AnswerModel
     from regard.tasks.base import Task
     from regard.tasks.batch import Batch
@@ -93,6 +92,7 @@ class AnswerRun(TensorRun[TaskPart, ModelPart]):
         The samples are generated with `seed`, independently of the training data. Raises `InputError` for
         invalid options.
         """
+
         vary_len = self.config.training.vary_len and sample_len is None
 
         def batches() -> Iterator[Batch]:

@@ -21,7 +21,7 @@ from regard.attention.layer import attention_layers, find_layer
 from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.attention.names import short_name
 from regard.errors import InputError, unknown_choice
-from regard.interpret.score_calls import own_forward_pass
+from regard.interpret.linear_pass import own_forward_pass
 from regard.result import Result, percent, to_plain
 from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots

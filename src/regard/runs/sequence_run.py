@@ -25,8 +25,8 @@ from regard.decoding.search_tree import SearchTree
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range, plural, shorten
 from regard.evaluation.scoring import Scored
-from regard.interpret.head_selection import AlignmentChoice, By, KeptHeads
-from regard.interpret.score_calls import own_forward_pass
+from regard.interpret.alignment import AlignmentChoice, By, KeptHeads
+from regard.interpret.linear_pass import own_forward_pass
 from regard.runs.alignment import Aligner, LinkedPair, place_terms, replace_unknown
 from regard.runs.run import Run, add_note, visible
 from regard.tasks.pairs import alignment_mask

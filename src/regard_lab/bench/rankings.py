@@ -25,8 +25,7 @@ import msgspec
 import numpy as np
 
 from regard.errors import InputError, unknown_choice
-from regard.interpret.attribution.explainers import library_method
-from regard.interpret.attribution.methods import METHODS, average, known_method, run_method
+from regard.interpret.attribution.methods import METHODS, average, known_method, library_method, run_method
 from regard.interpret.attribution.trial import LEVELS, Background, Level, Trial
 from regard.io.reading import is_file, read_json
 from regard.io.writing import make_folder, refuse_links, write_json
