@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from regard import record
+from regard.attention.layer import Attention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.scores import Additive, Dot
-from regard.attention.single import Attention
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # importing keras takes seconds

@@ -13,10 +13,9 @@ import regard
 from regard import record
 from regard.attention import layer as attention_layer
 from regard.attention.interventions import intervene
-from regard.attention.layer import AttentionHook, AttentionLayer, attention_layers, explicit_weights
+from regard.attention.layer import Attention, AttentionHook, AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.records import Records
-from regard.attention.single import Attention
 
 
 @pytest.fixture

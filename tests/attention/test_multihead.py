@@ -12,10 +12,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard import record
 from regard.attention import layer as attention_layer
+from regard.attention.layer import Attention
 from regard.attention.masks import causal_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import SCORES, Additive, find_score
-from regard.attention.single import Attention
 from regard.errors import InputError
 
 PATHS = pytest.mark.parametrize("recording", [False, True], ids=["fused", "recorded"])
@@ -255,10 +255,7 @@ def test_compiles_and_exports(generator: torch.Generator, name: str) -> None:
     ("options", "message"),
     [
         ({"heads": 3}, "width 64 cannot be split into 3 heads: choose a multiple of 3, or a head_width"),
-        (
-            {"heads": 4, "groups": 3},
-            "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4",
-        ),
+        ({"heads": 4, "groups": 3}, "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4"),
     ],
 )
 def test_widths_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:

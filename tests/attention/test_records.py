@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from regard import record
 from regard.attention.blocks import Decoder, EncoderLayer
-from regard.attention.layer import attention_layers
+from regard.attention.layer import Attention, attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import find_name, known_name, layer_name
 from regard.attention.records import Record
-from regard.attention.single import Attention
 from regard.data.vocabulary import EOS
 from regard.decoding.search import beam_search, greedy_search
 from regard.errors import InputError

@@ -143,12 +143,7 @@ MODELS = {
         MASKED,
     ),
     "gpt2-classifier": AnyModel(
-        "GPT2ForSequenceClassification",
-        GPT,
-        "transformer.wte",
-        f"{H}attn.c_proj",
-        answers=LABELS,
-        config="GPT2Config",
+        "GPT2ForSequenceClassification", GPT, "transformer.wte", f"{H}attn.c_proj", answers=LABELS, config="GPT2Config"
     ),
     "vit": AnyModel(
         "ViTForImageClassification",
@@ -161,10 +156,7 @@ MODELS = {
     # encoder-decoders
     "t5": AnyModel("T5ForConditionalGeneration", T5, "encoder.embed_tokens", "encoder.block.1.layer.0.SelfAttention.o"),
     "bart": AnyModel(
-        "BartForConditionalGeneration",
-        PAIR,
-        "model.encoder.embed_tokens",
-        "model.encoder.layers.1.self_attn.out_proj",
+        "BartForConditionalGeneration", PAIR, "model.encoder.embed_tokens", "model.encoder.layers.1.self_attn.out_proj"
     ),
     "bart-classifier": AnyModel(
         "BartForSequenceClassification",

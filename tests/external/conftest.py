@@ -9,11 +9,7 @@ import pytest
 
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 WORDS = "<pad> <s> </s> <mask> <unk> the cat sat on mat a big dog ran and then he saw she was very small they it"
-TEXTS = [
-    "the cat sat on the mat",
-    "a big dog ran and then he saw the cat",
-    "she was very small and then they saw it",
-]
+TEXTS = ["the cat sat on the mat", "a big dog ran and then he saw the cat", "she was very small and then they saw it"]
 
 
 @pytest.fixture(scope="session")

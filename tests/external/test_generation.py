@@ -101,13 +101,7 @@ def check(name: str, records: regard.Records, sequences: Tensor, padded: int = 0
         assert record.labels_of(0) == (labels, labels)
 
 
-QUICK = [
-    ("full", "guidance"),
-    ("full", "lookup"),
-    ("window", "static"),
-    ("window", "beams"),
-    ("shared keys", "greedy"),
-]
+QUICK = [("full", "guidance"), ("full", "lookup"), ("window", "static"), ("window", "beams"), ("shared keys", "greedy")]
 
 
 @pytest.mark.parametrize(

@@ -335,16 +335,10 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
 def test_folder_without_tokenizer_and_speech_model_are_refused(
     folders: Callable[[str], Path], tmp_path: Path, tokenizer: Any, command: Callable[..., tuple[int, str, str]]
 ) -> None:
-    for name in (
-        "llama",
-        "gpt2",
-    ):  # transformers fails on the first, and makes up an empty tokenizer for the second
+    for name in ("llama", "gpt2"):  # transformers fails on the first, and makes up an empty tokenizer for the second
         shutil.copytree(folders(name), tmp_path / name, ignore=shutil.ignore_patterns("tokenizer*"))
         status, _, error = command("look", tmp_path / name, "--text", "the cat", "--json", tmp_path / "a.json")
-        assert (status, "has no tokenizer: save the model's tokenizer in the folder with" in error) == (
-            2,
-            True,
-        ), error
+        assert (status, "has no tokenizer: save the model's tokenizer in the folder with" in error) == (2, True), error
         assert regard.look(tmp_path / name, tokenizer).attend("the cat").layers
     status, _, error = command("look", folders("wav2vec2"), "--text", "the cat", "--json", tmp_path / "a.json")
     assert (status, error.count("\n")) == (2, 1)

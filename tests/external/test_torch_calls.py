@@ -178,8 +178,7 @@ def test_layers_are_selected_and_must_exist() -> None:
 def test_pytorch_layers_next_to_regard_layers(generator: torch.Generator) -> None:
     """PyTorch's encoder skips its attention layer in evaluation mode, except during a recording."""
     model = nn.Sequential(
-        MultiHeadAttention(8, 2),
-        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1),
+        MultiHeadAttention(8, 2), nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
     ).eval()
     states = torch.randn(2, 5, 8, generator=generator)
     with torch.no_grad():
@@ -315,8 +314,7 @@ def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
     model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), FlexAttentionModel()).eval()
     states = torch.randn(1, 4, 8)
     with pytest.warns(
-        UserWarning,
-        match="1 computes attention with flex_attention, which cannot be recorded: with modules=",
+        UserWarning, match="1 computes attention with flex_attention, which cannot be recorded: with modules="
     ):
         with record_weights(model) as records:
             model(states)
@@ -331,10 +329,7 @@ def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
 @pytest.mark.parametrize("call", [regard.record, regard.record_long, lambda model: regard.intervene(model, "layer")])
 def test_values_that_are_no_model_are_refused(call: Any) -> None:
     for given in (3, "bert", None):
-        with (
-            pytest.raises(InputError, match="give a torch module, a run, or a result of regard.look"),
-            call(given),
-        ):
+        with pytest.raises(InputError, match="give a torch module, a run, or a result of regard.look"), call(given):
             pass
 
 

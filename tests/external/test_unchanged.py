@@ -117,10 +117,7 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
             lambda layer, states, mask: of_torch(layer, states, mask, need_weights=False),
         ),
     ),
-    "torch, numbers": (
-        "layer",
-        lambda: Layer(nn.MultiheadAttention(D, H, batch_first=True), of_torch_with_numbers),
-    ),
+    "torch, numbers": ("layer", lambda: Layer(nn.MultiheadAttention(D, H, batch_first=True), of_torch_with_numbers)),
     "torch, more keys": (
         "layer",
         lambda: Layer(

@@ -5,9 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.interventions import intervene
+from regard.attention.interventions import intervene, record_own
 from regard.attention.layer import attention_layers
-from regard.attention.recording import record_own
 from regard.interpret.head_scores import KeySets, answer_samples, measure_heads, pair_samples, token_samples
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.tasks.all_tasks import find_task

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.functional import uniform_weights
-from regard.attention.single import Attention
+from regard.attention.layer import Attention
 from regard.interpret.relevance import relevance_share
 from regard.models.base import AnswerModel
 from regard.models.query import QueryModel, QueryModelConfig

@@ -145,8 +145,7 @@ def test_steps_equal_one_pass_also_for_chosen_hypotheses(options: dict[str, Any]
     torch.testing.assert_close(states, whole[:, 3:4])
     # Two hypotheses of each prompt: the true next token second, a wrong one first; then the true one remains.
     states, state = model.step(
-        torch.stack([(inputs[:, 4] + 1) % SYMBOLS, inputs[:, 4]], 1),
-        state.choose(torch.zeros(3, 2, dtype=torch.long)),
+        torch.stack([(inputs[:, 4] + 1) % SYMBOLS, inputs[:, 4]], 1), state.choose(torch.zeros(3, 2, dtype=torch.long))
     )
     torch.testing.assert_close(states[:, 1], whole[:, 4])
     state = state.keep(torch.tensor([2, 0])).choose(torch.ones(2, 1, dtype=torch.long))

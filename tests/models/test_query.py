@@ -164,10 +164,7 @@ def test_a_model_starts_from_glorots_distribution_and_zero() -> None:
         ({"hidden": 0}, "hidden 0 is out of range: choose from 1 to 65536"),
         ({"enc_layers": -1}, "enc_layers -1 is out of range: choose from 0 to 100"),
         ({"heads": 0}, "heads 0 is out of range: choose from 1 to 65536"),
-        (
-            {"heads": 5, "multihead": True},
-            "hidden 64 cannot be split into 5 heads: choose a multiple of 5",
-        ),
+        ({"heads": 5, "multihead": True}, "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
     ],
 )
 def test_values_out_of_range_are_refused(values: dict[str, int], message: str) -> None:

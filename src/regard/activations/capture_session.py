@@ -342,8 +342,7 @@ class CaptureSession:
         if no_steps:
             self.non_step_keys.add(name)
             warnings.warn(
-                f"{name} has keys that are not steps: only the last pass of a generation is recorded",
-                stacklevel=2,
+                f"{name} has keys that are not steps: only the last pass of a generation is recorded", stacklevel=2
             )
 
     def _check_shape(self, name: str, weights: Tensor) -> None:

@@ -26,11 +26,10 @@ from torch import Tensor, nn
 
 from regard.activations.interface import change_first
 from regard.attention.blocks import Block, FeedForward
-from regard.attention.layer import AttentionLayer, attention_layers, explicit_weights
+from regard.attention.layer import Attention, AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
-from regard.attention.sharing import Grouped, MultiQuery
-from regard.attention.single import Attention
+from regard.attention.parts import Grouped, MultiQuery
 
 Change = Callable[[str, Tensor], Tensor]
 """Maps the name of a component, and its contexts (B, Tq, H Dv) or output in a call, to a changed value."""

@@ -188,11 +188,7 @@ class ForwardTracker:
         return module.register_forward_pre_hook(self._while_active(function), with_kwargs=True)
 
     def hook_after(
-        self,
-        module: nn.Module,
-        function: Callable[[Any, Any, dict[str, Any], Any], Any],
-        *,
-        always: bool = False,
+        self, module: nn.Module, function: Callable[[Any, Any, dict[str, Any], Any], Any], *, always: bool = False
     ) -> Any:
         """Call `function` with (module, args, kwargs, output) after each active run; returns the hook.
 

@@ -52,11 +52,10 @@ from regard.activations.weights import capture, record_weights
 from regard.arguments import public
 from regard.attention.blocks import Block
 from regard.attention.functional import attention_weights
-from regard.attention.layer import AttentionLayer, attach_hooks, disable_compile, with_receiver
+from regard.attention.layer import Attention, AttentionLayer, attach_hooks, disable_compile, with_receiver
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.attention.records import Recorder, Records, merge_levels
-from regard.attention.single import Attention
 from regard.errors import InputError, unknown_choice
 
 ATTENTION = re.compile(r"Attention|Attn")

@@ -13,12 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.activations.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
-from regard.activations.capture_session import (
-    CaptureSession,
-    are_attention_weights,
-    attention_call,
-    nonzero_keys,
-)
+from regard.activations.capture_session import CaptureSession, are_attention_weights, attention_call, nonzero_keys
 from regard.activations.forward_tracker import remove_hooks
 from regard.attention.names import short_name
 from regard.attention.records import is_transformed

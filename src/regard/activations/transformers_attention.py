@@ -239,11 +239,7 @@ class InterfaceCall:
         """Return the call for a session; `is_cross`: whether the layer attends to another sequence."""
         first = self.first_key(is_cross, tracker)
         return AttentionCall(
-            queries=self.query.shape[2],
-            rows=rows,
-            kind=self._kind(is_cross, rows),
-            first_key=first,
-            inputs=self.inputs,
+            queries=self.query.shape[2], rows=rows, kind=self._kind(is_cross, rows), first_key=first, inputs=self.inputs
         )
 
     def inputs(self) -> AttentionInputs:

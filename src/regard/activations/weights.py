@@ -45,10 +45,10 @@ from regard.attention.interventions import (
     active_interventions,
     intervene as intervene_in_own,
     note_intervention,
+    record_layers,
 )
 from regard.attention.layer import AttentionLayer, disable_compile
 from regard.attention.names import find_name
-from regard.attention.recording import record_layers
 from regard.attention.records import Recorder, Records
 from regard.errors import InputError, is_own, plural, unknown_choice
 

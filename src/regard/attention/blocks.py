@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.arguments import Limits, public
+from regard.attention.layer import Attention
 from regard.attention.mechanism import Mechanism
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import AttentionKind
 from regard.attention.scores import ScaledDot, Score
-from regard.attention.single import Attention
 from regard.fast.compiled_relu import compiled_relu
 from regard.plugins import build_plugin, plugin_class
 
@@ -106,12 +106,7 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self,
-        width: int,
-        inner_width: int,
-        activation: Activation | GatedActivation = "relu",
-        *,
-        bias: bool = True,
+        self, width: int, inner_width: int, activation: Activation | GatedActivation = "relu", *, bias: bool = True
     ) -> None:
         super().__init__()
         self.inner = nn.Linear(width, inner_width, bias=bias)

@@ -17,22 +17,29 @@ from typing import Any
 from torch import nn
 
 from regard.arguments import guard_class, public
-from regard.attention.combinations import Differential, Forgetting, HeadGate, OutputGate, Selective, TalkingHeads
-from regard.attention.linear import DeltaRule, GatedLinear, Linear
 from regard.attention.masks import Causal, Streaming, Window
 from regard.attention.normalizers import Entmax, Sigmoid, Sink, Softmax, SoftmaxOne, Sparsemax, TopK
-from regard.attention.parts import AttentionKind, LayerSizes, Part, Slot
-from regard.attention.positions import (
-    Alibi,
-    Concatenated,
-    LearnedPositions,
-    NoPositions,
-    Rotary,
-    Sinusoidal,
-    T5Bias,
+from regard.attention.parts import (
+    AttentionKind,
+    DeltaRule,
+    Differential,
+    Forgetting,
+    GatedLinear,
+    Grouped,
+    HeadGate,
+    Latent,
+    LayerSizes,
+    Linear,
+    MultiQuery,
+    OutputGate,
+    Part,
+    Selective,
+    ShiftedKeys,
+    Slot,
+    TalkingHeads,
 )
+from regard.attention.positions import Alibi, Concatenated, LearnedPositions, NoPositions, Rotary, Sinusoidal, T5Bias
 from regard.attention.scores import SCORES, Score
-from regard.attention.sharing import Grouped, Latent, MultiQuery, ShiftedKeys
 from regard.errors import InputError, unknown_choice
 from regard.plugins import describe_error, import_plugin
 

@@ -17,15 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.attention.layer import AttentionLayer, attention_forward
+from regard.attention.layer import AttentionLayer, attention_forward, check_states
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.normalizers import without_softmax
-from regard.attention.parts import AttentionKind, LayerSizes, Sharing, Slot
+from regard.attention.parts import AttentionKind, Grouped, LayerSizes, MultiQuery, Sharing, Slot
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
-from regard.attention.sharing import Grouped, MultiQuery
-from regard.attention.single import check_states
 from regard.errors import InputError, check_range
 from regard.fast.joint_projection import can_join, joint_linear
 
@@ -207,14 +205,7 @@ class MultiHeadAttention(AttentionLayer):
         return self._attend(query, queries, memory, mask, causal=causal, step=step)
 
     def _attend(
-        self,
-        query: Tensor,
-        queries: Tensor,
-        memory: KeyValues,
-        mask: Tensor | None,
-        *,
-        causal: bool,
-        step: int | None,
+        self, query: Tensor, queries: Tensor, memory: KeyValues, mask: Tensor | None, *, causal: bool, step: int | None
     ) -> Tensor:
         """Return the context (B, Tq, D) of states `query` (B, Tq, D) with projections `queries` (B, H, Tq, d)."""
         keys, values, marks = memory

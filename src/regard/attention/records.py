@@ -257,15 +257,7 @@ class Recorder:
         check_indices("heads", self.heads, per_head.shape[1])
         return per_head[:, list(self.heads)]
 
-    def keep(
-        self,
-        name: str,
-        weights: Tensor,
-        mask: Tensor | None,
-        *,
-        queries: int,
-        step: int | None = None,
-    ) -> None:
+    def keep(self, name: str, weights: Tensor, mask: Tensor | None, *, queries: int, step: int | None = None) -> None:
         """Store weights (B, H, Tq, Tk) of the selected heads and rows of a layer's call.
 
         `queries`: number of queries before selection. A step extends the record of all earlier steps of the

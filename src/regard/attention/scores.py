@@ -193,12 +193,7 @@ class Concat(Score):
         projected = self._project(query)
         energy = (projected + prepared).tanh()
         products = energy * self.energy.weight[0]
-        return {
-            "W [q; 0]": projected,
-            "W [0; k]": prepared,
-            "tanh(W [q; k])": energy,
-            "v * tanh(W [q; k])": products,
-        }
+        return {"W [q; 0]": projected, "W [0; k]": prepared, "tanh(W [q; k])": energy, "v * tanh(W [q; k])": products}
 
     def _project(self, query: Tensor) -> Tensor:
         return query @ self.both.weight[:, : self.width].t()

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.models.base import LanguageModel
 from regard.tasks.batch import TokenBatch
 from regard.tasks.tokens import TokenTask

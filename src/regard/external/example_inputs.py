@@ -72,10 +72,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "O cachorro não atravessou a rua porque estava muito {cansado}.",
         "As chaves da casa velha estão sobre a {mesa}.",
     ),
-    "ru": (
-        "Собака не перешла дорогу, потому что она слишком {устала}.",
-        "Ключи от старого дома лежат на {столе}.",
-    ),
+    "ru": ("Собака не перешла дорогу, потому что она слишком {устала}.", "Ключи от старого дома лежат на {столе}."),
     "zh": ("那只狗没有过马路,因为它太{累}了。", "旧房子的钥匙在{桌子}上。"),
 }
 """Sentences by language. The word in braces is masked, or omitted so that the model predicts it."""
@@ -251,11 +248,7 @@ def _draw_pictures(images: ImageProcessor) -> tuple[str, ...]:
     house[(abs(x - 0.47) < 0.05) & (y > 0.6) & (y < 0.8)] = (100, 65, 40)
     house[(abs(x - 0.3) < 0.05) & (abs(y - 0.57) < 0.05)] = (80, 110, 150)
     discs = np.full_like(house, 240)
-    for row, column, colour in (
-        (0.3, 0.3, (200, 60, 60)),
-        (0.3, 0.7, (60, 120, 200)),
-        (0.72, 0.5, (70, 150, 90)),
-    ):
+    for row, column, colour in ((0.3, 0.3, (200, 60, 60)), (0.3, 0.7, (60, 120, 200)), (0.72, 0.5, (70, 150, 90))):
         discs[(x - column) ** 2 + (y - row) ** 2 < 0.025] = colour
     pictures = {"house (drawn)": house, "discs (drawn)": discs}
     for name, pixels in pictures.items():

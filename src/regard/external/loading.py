@@ -10,13 +10,7 @@ from typing import Annotated, Any
 
 from torch import nn
 
-from regard.activations.modules import (
-    check_weights,
-    find_base_model,
-    is_transformers_model,
-    parameter_names,
-    unwrap,
-)
+from regard.activations.modules import check_weights, find_base_model, is_transformers_model, parameter_names, unwrap
 from regard.arguments import Limits, check_value, public
 from regard.errors import InputError, shorten
 from regard.external.adapters import (

@@ -48,10 +48,7 @@ class TokenScreen:
         scale = (self.weight.abs().amax() / LARGEST).clamp_min(torch.finfo(weight.dtype).tiny)
         rounded = (self.weight / scale).round_()
         errors = self.weight / scale - rounded
-        self.bounds = (
-            errors.norm(dim=1).amax(),
-            self.weight.norm(dim=1).amax() / scale * weight.shape[1] ** 0.5 / 2,
-        )
+        self.bounds = (errors.norm(dim=1).amax(), self.weight.norm(dim=1).amax() / scale * weight.shape[1] ** 0.5 / 2)
         padded = rounded.new_zeros(-(-symbols // CHUNK) * CHUNK, weight.shape[1], dtype=torch.int8)
         padded[:symbols] = rounded
         self.matrix = padded.t()

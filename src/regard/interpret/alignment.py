@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.arguments import public
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard.data.batch import PairBatch, collate
 from regard.data.tokenization import TokenizedText, Unit, tokenize
 from regard.data.vocabulary import Vocabulary

@@ -25,10 +25,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.interventions import intervene
+from regard.attention.interventions import intervene, record_own
 from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.evaluation.next_tokens import output_losses

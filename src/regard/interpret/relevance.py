@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.arguments import public
 from regard.attention.functional import uniform_weights
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard.models.base import AnswerModel
 from regard.tasks.base import Task
 from regard.tasks.batch import Batch

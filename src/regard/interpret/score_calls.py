@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.combinations import Forgetting, Selective
 from regard.attention.descriptions import part_name
 from regard.attention.layer import AttentionLayer, LayerCall, attention_layers, trace_layer
 from regard.attention.names import short_name
-from regard.attention.parts import positions_of
+from regard.attention.parts import Forgetting, Selective, positions_of
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
 from regard.viz.subject import Calls, ForwardPass, ScoreCall
 

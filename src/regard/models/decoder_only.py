@@ -22,16 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import Limits, check_fields, public
-from regard.attention.blocks import (
-    EPSILON,
-    Block,
-    Dropout,
-    FeedForward,
-    GatedActivation,
-    Norm,
-    Residual,
-    make_norm,
-)
+from regard.attention.blocks import EPSILON, Block, Dropout, FeedForward, GatedActivation, Norm, Residual, make_norm
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import Part
 from regard.attention.positions import BASE, Concatenated, Positions, Rotary, make_positions

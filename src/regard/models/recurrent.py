@@ -16,19 +16,9 @@ from torch import Tensor, nn
 from regard import fast
 from regard.arguments import Limits, check_fields, public
 from regard.attention.blocks import Dropout
+from regard.attention.layer import Attention
 from regard.attention.mechanism import Mechanism
-from regard.attention.scores import (
-    INNER,
-    Additive,
-    Concat,
-    Dot,
-    General,
-    ScaledDot,
-    Score,
-    find_score,
-    make_score,
-)
-from regard.attention.single import Attention
+from regard.attention.scores import INNER, Additive, Concat, Dot, General, ScaledDot, Score, find_score, make_score
 from regard.errors import InputError, check_range
 from regard.fast.fused_rnn_attention import AdditiveAttention, ProductAttention, Wiring, run_decoder
 from regard.models.base import ModelConfig, Seq2Seq

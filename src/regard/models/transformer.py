@@ -19,13 +19,7 @@ from torch import Tensor, nn
 from regard.arguments import Limits, check_fields, public
 from regard.attention.blocks import EPSILON, STANDARD, Activation, Decoder, Dropout, Encoder, check_encoder_layer
 from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.positions import (
-    Concatenated,
-    Positions,
-    Rotary,
-    find_positions,
-    make_positions,
-)
+from regard.attention.positions import Concatenated, Positions, Rotary, find_positions, make_positions
 from regard.attention.scores import find_score
 from regard.models.base import CacheState, ModelConfig, Seq2Seq, take_rows
 
@@ -127,13 +121,7 @@ class Transformer(Seq2Seq):
     compilable = True
 
     def __init__(
-        self,
-        config: TransformerConfig,
-        *,
-        source_symbols: int,
-        target_symbols: int,
-        longest: int,
-        shared: bool = False,
+        self, config: TransformerConfig, *, source_symbols: int, target_symbols: int, longest: int, shared: bool = False
     ) -> None:
         super().__init__()
         width, concatenated = config.hidden, config.embedding_positions == "concatenated"

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.arguments import Limits, public
+from regard.attention.interventions import record_own
 from regard.attention.names import find_name, short_name
-from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.evaluation.exact_match import exact_match, fresh_batches
 from regard.interpret.relevance import relevance_share

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard.evaluation.next_tokens import output_losses
 from regard.models.decoder_only import DecoderOnly
 from regard.streams import derive_seed, make_generator
