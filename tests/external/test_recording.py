@@ -51,9 +51,9 @@ def test_mechanisms_of_modules() -> None:
 @pytest.mark.parametrize(
     ("name", "mechanisms"),
     [
-        ("llama", {"attention_interface", "generation"}),
+        ("llama", {"transformers_attention", "generation"}),
         ("longformer", {"output_attentions", "torch_calls", "generation"}),
-        ("clip", {"attention_interface", "generation"}),
+        ("clip", {"transformers_attention", "generation"}),
     ],
 )
 def test_mechanisms_of_transformers_models(small: Any, name: str, mechanisms: set[str]) -> None:

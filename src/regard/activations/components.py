@@ -101,13 +101,10 @@ def replace_outputs(modules: Mapping[str, nn.Module], change: Change) -> Iterato
     """Replace the (first) outputs of modules with the results of `change` inside the block."""
     with ExitStack() as stack:
         for name, module in modules.items():
-            hook = partial(_change_output, partial(change, name))
+            changed = partial(change, name)
+            hook = lambda module, args, output, changed=changed: change_first(output, changed)  # noqa: E731
             stack.callback(module.register_forward_hook(hook).remove)
         yield
-
-
-def _change_output(change: Callable[[Tensor], Tensor], module: nn.Module, args: Any, output: Any) -> Any:
-    return change_first(output, change)
 
 
 Kind = Literal["query", "key", "value"]

@@ -64,6 +64,7 @@ from regard.activations.capture_session import (
 from regard.activations.forward_tracker import ForwardTracker, ThreadList, and_parents, capturing_elsewhere
 from regard.activations.transformers_attention import find_eager_function
 from regard.attention.functional import widen
+from regard.attention.names import find_name
 from regard.attention.records import Kind, is_transformed
 from regard.errors import InputError, is_own, plural
 
@@ -415,8 +416,12 @@ def applies(session: CaptureSession) -> bool:
 
     Intercepting every PyTorch call costs time. Regard's own models do not need interception, nor do transformers
     models whose source contains none of the function names and uses none of PyTorch's layers. Interventions
-    always need interception, because they change the softmax of layers that compute attention in their own code.
+    need it, because they change the softmax of layers that compute attention in their own code, unless
+    `transformers_attention` captures the layer.
     """
+    if isinstance(session, InterventionSession):
+        name = find_name(next(iter(session.layers or ())).partition("#")[0], session.tracker.named)
+        return name is None or find_eager_function(type(session.tracker.named[name])) is None
     return session.intervenes or any(map(_may_call, set(map(type, session.tracker.modules.values()))))
 
 
@@ -644,7 +649,27 @@ def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
     if not any(_forward_function(module) in functions for module in tracker.modules.values()):
         yield
         return
-    hook = register_module_forward_hook(_FastPathOutput(tracker).replace, with_kwargs=True)
+    busy = False
+
+    def replace(module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        """Return the output of the module's fast path; None if it is the same."""
+        nonlocal busy
+        function = _forward_function(module)
+        if busy or module.training or not tracker.active or id(module) not in tracker.names:
+            return None
+        if function not in functions:
+            return None
+        inputs = inspect.signature(function).bind(module, *args, **kwargs).arguments
+        busy = True
+        try:
+            with capturing_elsewhere([tracker]):
+                if function is nn.TransformerEncoder.forward:
+                    return without_modes(lambda: _zero_padded_steps(module, inputs, output))
+                return without_modes(lambda: _restore_masked_rows(module, args, kwargs, inputs, output))
+        finally:
+            busy = False
+
+    hook = register_module_forward_hook(replace, with_kwargs=True)
     try:
         yield
     finally:
@@ -656,28 +681,6 @@ def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
 def _forward_function(module: nn.Module) -> Any:
     """Return the `forward` of a module's class; None for compiled code."""
     return inspect.getattr_static(type(module), "forward", None)
-
-
-class _FastPathOutput:
-    def __init__(self, tracker: ForwardTracker) -> None:
-        self.tracker, self.busy = tracker, False
-
-    def replace(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        """Return the output of the module's fast path; None if it is the same."""
-        function = _forward_function(module)
-        if self.busy or module.training or not self.tracker.active or id(module) not in self.tracker.names:
-            return None
-        if function is not nn.TransformerEncoder.forward and function not in FAST_PATH_LAYERS:
-            return None
-        inputs = inspect.signature(function).bind(module, *args, **kwargs).arguments
-        self.busy = True
-        try:
-            with capturing_elsewhere([self.tracker]):
-                if function is nn.TransformerEncoder.forward:
-                    return without_modes(lambda: _zero_padded_steps(module, inputs, output))
-                return without_modes(lambda: _restore_masked_rows(module, args, kwargs, inputs, output))
-        finally:
-            self.busy = False
 
 
 def without_modes(function: Callable[[], Any]) -> Any:

@@ -24,9 +24,9 @@ If two mechanisms could capture the same call, the mechanism with the lower prio
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -63,27 +63,14 @@ NO_SOFTMAX = "without softmax attention"
 HIDDEN_WEIGHTS = "with weights that no hook sees"
 
 
-class CaptureMechanism(Protocol):
-    """The interface of a capture mechanism, implemented by the modules in `MECHANISMS`."""
-
-    def applies(self, session: CaptureSession) -> bool:
-        """Return whether the session's model needs the mechanism."""
-
-    def capture(self, session: CaptureSession) -> AbstractContextManager[set[str]]:
-        """Pass calls to the session inside the block; yields the names of known attention layers."""
-
-
-SELECTIVE: tuple[CaptureMechanism, ...] = (output_attentions, named_modules, torch_calls)
+SELECTIVE: tuple[Any, ...] = (output_attentions, named_modules, torch_calls)
 """Mechanisms that track every module of the model."""
+# Each mechanism has two functions of a session: `applies` returns whether its model needs the mechanism; `capture`
+# passes calls to the session inside a block, and yields the names of known attention layers.
+#
 # Hooks run in the order of registration, so `output_attentions` reads an output before `generation` ends the
 # pass. `torch_calls` skips the modules that `named_modules` captures.
-MECHANISMS: tuple[CaptureMechanism, ...] = (
-    transformers_attention,
-    output_attentions,
-    generation,
-    named_modules,
-    torch_calls,
-)
+MECHANISMS: tuple[Any, ...] = (transformers_attention, output_attentions, generation, named_modules, torch_calls)
 
 
 @contextmanager

@@ -229,10 +229,6 @@ class Differential(Combination):
 
     The scale of the score is that of half a head. `λ = exp(a · b) - exp(c · d) + 0.8` with learned vectors. The
     context of each head is divided by its root mean square and multiplied by 0.2. Weights can be negative.
-
-    >>> part = Differential(LayerSizes(width=8, memory_width=8, heads=2, head_width=4))
-    >>> part.change_weights(torch.ones(1, 4, 1, 1)).shape
-    torch.Size([1, 2, 1, 1])
     """
 
     splits = 2
@@ -269,10 +265,6 @@ class TalkingHeads(Combination):
     """Mixtures of the scores of all heads before the normalizer, and of their weights after it.
 
     Both matrices (H, H) are initially the identity. Rows of weights sum to 1 only at the start of training.
-
-    >>> part = TalkingHeads(LayerSizes(width=8, memory_width=8, heads=2, head_width=4))
-    >>> part.change_weights(torch.ones(1, 2, 1, 1)).flatten()
-    tensor([1., 1.], grad_fn=<ViewBackward0>)
     """
 
     normalized = False
@@ -291,16 +283,8 @@ class TalkingHeads(Combination):
         return torch.einsum("bhqk,gh->bgqk", weights, self.weights.to(weights.dtype))
 
 
-class Forgetting(Combination):
-    """`s_ij + Σ log f_l` over the steps l from j + 1 to i, with forget gates `f_l = sigmoid(w x_l + b)` for each
-    head.
-
-    >>> part = Forgetting(LayerSizes(width=8, memory_width=8, heads=2, head_width=4, kind="causal"))
-    >>> part.marks(torch.zeros(1, 3, 8), lambda: torch.zeros(1, 2, 3, 4)).shape
-    torch.Size([1, 2, 3, 1])
-    """
-
-    kinds = ("causal",)
+class ForgetGates(Part):
+    """Part with a forget gate for each head and step: `f_l = sigmoid(w x_l + b)`."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -308,10 +292,17 @@ class Forgetting(Combination):
         self.offset = nn.Parameter(torch.full((sizes.heads,), OPEN))
 
     def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
-        """Return the logarithms of the forget gates, (B, H, T, 1)."""
+        """Return the logarithms of the gates, (B, H, T, 1)."""
         del queries
+        # The logarithm of a sigmoid stays finite where the product of many gates would be 0.
         gates: Tensor = F.logsigmoid(widen(self.gate(states)) + self.offset)
         return gates.transpose(1, 2).unsqueeze(-1)
+
+
+class Forgetting(ForgetGates, Combination):
+    """`s_ij + Σ log f_l` over the steps l from j + 1 to i."""
+
+    kinds = ("causal",)
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
         del keys, score
@@ -325,11 +316,6 @@ class Selective(Combination):
     s⁰ are the scores of head 0, before a position bias and before the factor of `scalable`. A query with a high
     score in head 0 thus masks the key for later queries. A step does not mask itself, and no step masks the
     first. The sums are the same for all heads.
-
-    >>> part = Selective(LayerSizes(width=8, memory_width=8, heads=2, head_width=4, kind="causal"))
-    >>> states = torch.ones(1, 2, 3, 4)
-    >>> part.marks(torch.zeros(1, 3, 8), lambda: states).shape
-    torch.Size([1, 1, 3, 4])
     """
 
     kinds = ("causal",)
@@ -364,41 +350,23 @@ def decay(logarithms: Tensor, queries: int) -> Tensor:
 
 
 class OutputGate(Gate):
-    """A factor for each dimension of each head.
+    """A factor for each dimension of each head."""
 
-    >>> import torch
-    >>> gate = OutputGate(LayerSizes(width=6, memory_width=6, heads=2, head_width=3))
-    >>> gate(torch.ones(1, 2, 5, 3), torch.zeros(1, 5, 6)).unique()
-    tensor([0.5000], grad_fn=<Unique2Backward0>)
-    """
+    by_dimension: ClassVar[bool] = True
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.gate = nn.Linear(sizes.width, sizes.heads * sizes.head_width, bias=False)
+        self.gate = nn.Linear(sizes.width, sizes.heads * (sizes.head_width if self.by_dimension else 1), bias=False)
 
     def forward(self, context: Tensor, states: Tensor) -> Tensor:
-        """Return the context (B, H, Tq, d), scaled in each dimension."""
         factors: Tensor = self.gate(states).sigmoid().unflatten(-1, (context.shape[1], -1)).transpose(1, 2)
         return context * factors
 
 
-class HeadGate(Gate):
-    """A factor for each head.
+class HeadGate(OutputGate):
+    """A factor for each head."""
 
-    >>> import torch
-    >>> gate = HeadGate(LayerSizes(width=6, memory_width=6, heads=2, head_width=3))
-    >>> gate(torch.ones(1, 2, 5, 3), torch.zeros(1, 5, 6)).shape
-    torch.Size([1, 2, 5, 3])
-    """
-
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        self.gate = nn.Linear(sizes.width, sizes.heads, bias=False)
-
-    def forward(self, context: Tensor, states: Tensor) -> Tensor:
-        """Return the context (B, H, Tq, d), each head scaled by one number."""
-        factors: Tensor = self.gate(states).sigmoid().transpose(1, 2).unsqueeze(-1)
-        return context * factors
+    by_dimension = False
 
 
 # The linear family: attention as a recurrence with a state of fixed size, shown by the weights it implies.
@@ -415,12 +383,7 @@ class HeadGate(Gate):
 
 
 class Linear(LinearAttention):
-    """`φ(q) · φ(k) / Σ φ(q) · φ(k)` with `φ(x) = elu(x) + 1`. Each row sums to 1.
-
-    >>> part = Linear(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
-    >>> part(torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 2, 4), None, None)
-    tensor([[[[0.5000, 0.5000]]]])
-    """
+    """`φ(q) · φ(k) / Σ φ(q) · φ(k)` with `φ(x) = elu(x) + 1`. Each row sums to 1."""
 
     kinds = ("causal", "self", "cross")
 
@@ -438,29 +401,14 @@ def _positive(states: Tensor) -> Tensor:
     return torch.where(states > 0, states + 1, states.clamp(max=0).exp())
 
 
-class GatedLinear(LinearAttention):
-    """`q_i · k_j / √d` times the product of the gates of the steps from j + 1 to i. Weights can be negative.
-
-    >>> part = GatedLinear(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
-    >>> marks = part.marks(torch.zeros(1, 2, 4), lambda: torch.zeros(1, 1, 2, 4))
-    >>> part(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 2, 4), None, marks)[..., 1].item()
-    2.0
-    """
+class GatedLinear(ForgetGates, LinearAttention):
+    """`q_i · k_j / √d` times the product of the gates of the steps from j + 1 to i. Weights can be negative."""
 
     normalized = False
 
     def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        self.gate = nn.Linear(sizes.memory_width, sizes.heads, bias=False)
-        self.offset = nn.Parameter(torch.full((sizes.heads,), OPEN))
+        super().__init__(sizes)
         self.norm = nn.RMSNorm(sizes.head_width, 1e-5)
-
-    def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
-        """Return the logarithms of the gates, (B, H, T, 1)."""
-        del queries
-        # The logarithm of a sigmoid stays finite where the product of many gates would be 0.
-        gates: Tensor = F.logsigmoid(widen(self.gate(states)) + self.offset)
-        return gates.transpose(1, 2).unsqueeze(-1)
 
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
         assert marks is not None
@@ -479,11 +427,6 @@ class DeltaRule(LinearAttention):
     Queries and keys are `silu(x) / |silu(x)|`. The implied weights of all steps are `(Q Kᵀ ∘ M) T` with
     the causal mask M and `T = (I + tril(B K Kᵀ, -1))⁻¹ B`, where B is the diagonal matrix of the rates
     (Yang et al. 2024b). Weights can be negative.
-
-    >>> part = DeltaRule(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
-    >>> marks = part.marks(torch.zeros(1, 1, 4), lambda: torch.zeros(1, 1, 1, 4))
-    >>> round(part(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4), None, marks).item(), 4)
-    0.5
     """
 
     normalized = False
@@ -531,11 +474,7 @@ class DeltaRule(LinearAttention):
 
 
 class Grouped(Sharing):
-    """G heads of keys and values, each shared by `heads / G` heads of queries.
-
-    >>> Grouped(LayerSizes(width=8, memory_width=8, heads=4, head_width=2)).groups
-    2
-    """
+    """G heads of keys and values, each shared by `heads / G` heads of queries."""
 
     def __init__(self, sizes: LayerSizes, groups: int | None = None) -> None:
         super().__init__(sizes)
@@ -546,11 +485,7 @@ class Grouped(Sharing):
 
 
 class MultiQuery(Grouped):
-    """One head of keys and values for all heads of queries.
-
-    >>> MultiQuery(LayerSizes(width=8, memory_width=8, heads=4, head_width=2)).groups
-    1
-    """
+    """One head of keys and values for all heads of queries."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__(sizes, 1)
@@ -563,9 +498,6 @@ class Latent(Sharing):
     projects the latents of all earlier steps; the paper instead multiplies queries and output by the projections.
     Rotary positions rotate all dimensions of the projected keys; the paper rotates separate dimensions, which it
     caches too (sections 2.1.2 and 2.1.3).
-
-    >>> Latent(LayerSizes(width=8, memory_width=8, heads=4, head_width=2), 3)(torch.zeros(1, 5, 8)).shape
-    torch.Size([1, 5, 3])
     """
 
     caches_inputs = True
@@ -586,10 +518,6 @@ class ShiftedKeys(Sharing):
     """`k_j = a k_j + (1 - a) k_(j-1)`, with a learned for each head (initially 0.5). The first key is unchanged.
 
     With shifted keys, one layer can find the token that followed an earlier occurrence.
-
-    >>> part = ShiftedKeys(LayerSizes(width=2, memory_width=2, heads=1, head_width=1, kind="causal"))
-    >>> part.change_keys(torch.tensor([[[[4.0], [2.0]]]])).flatten()
-    tensor([4., 3.], grad_fn=<ViewBackward0>)
     """
 
     kinds = ("causal", "self")

@@ -232,10 +232,6 @@ class Alibi(PositionBias):
 
     This is the formula of the paper for every H. The authors' code, and BLOOM, use other slopes if H is not a
     power of two. A layer that is not causal also counts the distance to later keys, which the paper leaves out.
-
-    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
-    >>> Alibi(sizes)(torch.tensor([[2]]), torch.tensor([[0, 1, 2]])) * 2**8
-    tensor([[[-2., -1., -0.]]], dtype=torch.float64)
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
@@ -256,10 +252,6 @@ class T5Bias(PositionBias):
     Half of the buckets are for single distances; the other half covers distances up to `farthest` in steps that
     grow like the logarithm. Farther keys share the last bucket. In a layer that is not causal, half of the
     buckets are for later keys. T5 shares the biases between layers; here each layer has its own.
-
-    >>> sizes = LayerSizes(width=4, memory_width=4, heads=2, head_width=2, kind="causal")
-    >>> T5Bias(sizes)(torch.tensor([[2]]), torch.tensor([[0, 1, 2]])).shape
-    torch.Size([2, 1, 3])
     """
 
     def __init__(self, sizes: LayerSizes, buckets: Annotated[int, Limits(4, 1024)] = 32, farthest: int = 128) -> None:

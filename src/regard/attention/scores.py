@@ -200,11 +200,7 @@ class Concat(Score):
 
 
 class Cosine(Dot):
-    """Cosine of query and key, times a learned number g, initially 10 (QK-norm).
-
-    >>> Cosine(2)(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.6, 0.8]])).item()
-    10.0
-    """
+    """Cosine of query and key, times a learned number g, initially 10 (QK-norm)."""
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__(width, key_width)
@@ -223,11 +219,7 @@ class Cosine(Dot):
 
 
 class SoftCapped(ScaledDot):
-    """`c tanh(q · k / (c √D))`: scores lie between -c and c.
-
-    >>> SoftCapped(1, cap=2.0)(torch.tensor([[1e6]]), torch.tensor([[1.0]]))
-    tensor([[2.]])
-    """
+    """`c tanh(q · k / (c √D))`: scores lie between -c and c."""
 
     def __init__(
         self, width: int, key_width: int | None = None, cap: Annotated[float, Limits(0, math.inf, "both")] = 50.0
@@ -251,10 +243,6 @@ class Scalable(ScaledDot):
     """`a log(n) q · k / √D`, where n is the number of keys that the query may attend to (scalable softmax).
 
     a is one learned number for the layer, initially 1 / log(16), so that the factor is 1 for 16 keys.
-
-    >>> score = Scalable(1)
-    >>> score.rescale(torch.ones(1, 1, 1, 16), None)[0, 0, 0, 0].item()
-    1.0
     """
 
     def __init__(self, width: int, key_width: int | None = None) -> None:

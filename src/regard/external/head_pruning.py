@@ -88,10 +88,6 @@ def find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
     return None
 
 
-def prunable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
-    return {name: layer.head_groups for name, layer in prunable_layers(model, layers).items()}
-
-
 def remove_heads(
     model: nn.Module, layers: Sequence[Layer], name: str, kept: Sequence[int], answer: Callable[[], Tensor]
 ) -> None:

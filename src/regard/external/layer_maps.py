@@ -4,7 +4,6 @@ A map of a long input shows, for each square of steps, the largest weight.
 """
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,20 +100,17 @@ class _LongSession(CaptureSession):
         super().__init__(Recorder(), tracker, layers)
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
-        self.warned = False
-        """Whether a warning about dropped earlier steps was issued."""
 
     @property
     def by_rows(self) -> bool:
         return True
 
     def record_call(self, name: str, call: AttentionCall) -> None:
-        if self.tracker.start and name in self.records and not self.warned:
-            self.warned = True
-            warnings.warn(
+        if self.tracker.start and name in self.records:
+            self.warn_once(
+                "cache",
                 "record_long stores only the last pass of each layer, and this model continued from a cache: "
                 "use record() to store all steps",
-                stacklevel=2,
             )
         buffers: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):

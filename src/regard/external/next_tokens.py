@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.arguments import Limits, public
 from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.errors import InputError, check_range, shorten
-from regard.external.adapters import CausalLMAdapter, MaskedLMAdapter, call_model
+from regard.external.adapters import CausalLMAdapter, MaskedLMAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import ModelInput
 from regard.result import Result, signed
@@ -97,8 +97,7 @@ class TokenInput:
     @torch.no_grad()
     def logits(self) -> Tensor:
         """Return the logits (T, V), float32."""
-        logits = self.subject.adapter.logits(call_model(self.subject.model, self.arguments))
-        assert logits is not None
+        logits = self.subject.adapter.read_logits(self.subject.model, self.arguments)
         return logits[0, -len(self.ids) :].float()  # learned steps before the text predict nothing of it
 
     def position(self, position: int | None) -> int:

@@ -18,7 +18,7 @@ PyTorch.
 | `compiled_relu` | `torch.relu` in compiled layers |
 | `onednn` | large float32 matrix products by MKL |
 | `softmax` | softmax over rows of fewer than 16 numbers |
-| `token_screen`, `topk` | exact logits and `torch.topk` over a whole vocabulary |
+| `token_screen` | exact logits over a whole vocabulary |
 | `adam` | `torch.optim.Adam` and `torch.lerp` |
 | `memory`, `threads` | settings of the C library and of PyTorch, threads that search batches in parallel |
 """

@@ -21,7 +21,7 @@ Letters: N rows of D columns, V rows of a weight.
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -116,17 +116,10 @@ class PackedLinear:
         return count >= self._min_rows and enough
 
 
-class VocabularyModel(Protocol):
-    """A model with an output layer over a vocabulary: weight (V, D), bias (V,), and their product."""
-
-    @property
-    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]: ...
-    def logits(self, states: Tensor) -> Tensor: ...
-
-
-def packed_logits(model: VocabularyModel) -> Callable[[Tensor], Tensor]:
+def packed_logits(model: Any) -> Callable[[Tensor], Tensor]:
     """Return `model.logits`, or a faster function with a packed weight. The function has no gradients, and is
-    valid until the parameters of the model change."""
+    valid until the parameters of the model change. `model`: one with a `vocabulary_layer`, weight (V, D) and bias
+    (V,)."""
     weight, bias = model.vocabulary_layer
     return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _is_wide(weight) else model.logits
 

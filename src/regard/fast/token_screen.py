@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from regard.fast import enabled
-from regard.fast.topk import CHUNK
 from regard.machine import choose
 
+CHUNK = 64  # Number of tokens in a chunk, of which only the maximum is compared first
 MAX_WIDTH = 1024  # Largest width for which float32 represents sums of int8 products exactly
 MIN_STATES = 8
 """Smallest number of sources for which a search gains more than the preparation of the matrix takes."""
