@@ -102,7 +102,9 @@ def test_missing_parameters_give_a_warning(folder: Path) -> None:
         regard.look(folder)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), pytest.param(float("-inf"), marks=pytest.mark.slow), 1e30])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), pytest.param(float("-inf"), marks=pytest.mark.slow), 1e30]
+)
 def test_weights_that_are_not_finite(folder: Path, command: Command, value: float) -> None:
     from safetensors.torch import load_file, save_file
 

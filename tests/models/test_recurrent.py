@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard import record
 from regard.attention.masks import length_mask
-from regard.attention.scores import SCORES, Concat, Dot
+from regard.attention.scores import SCORES, Dot
 from regard.data.batch import collate
 from regard.data.vocabulary import BOS
 from regard.errors import InputError
@@ -227,27 +227,6 @@ def test_recording_keeps_every_step_and_changes_nothing(place: dict[str, Any]) -
     with record(decoder, rows=[1, 4]) as some:
         decoder(embedded, memory)
     torch.testing.assert_close(some["cross"].weights, weights[:, :, [1, 4]], atol=1e-12, rtol=0)
-
-
-def test_shapes_equal_those_of_the_notes() -> None:
-    """Shapes equal those in section 4.2 of the notes: N samples, encoder width M1 per direction, decoder width
-    M2, embedding width K.
-    """
-    n, tx, ty, m1, m2, k = 2, 5, 3, 7, 11, 13
-    states, last = torch.randn(n, tx, 2 * m1), torch.randn(n, 2 * m1)
-    decoder = RecurrentDecoder(k, m2, 2 * m1, score=Concat(m2, 2 * m1), context="cell", query="previous")
-    memory = decoder.remember(states, last, torch.ones(n, tx, dtype=torch.bool))
-    assert decoder.rnn.input_size == 2 * m1 + k  # [context; y_t]
-    state = decoder.start(memory)
-    assert [part.shape for part in state.cell] == [(n, 1, m2), (n, 1, m2)]  # s and c
-    assert decoder.cross is not None
-    context = decoder.cross(state.cell[0], memory.prepared, memory.states, memory.mask, prepared=True)
-    assert context.shape == (n, 1, 2 * m1)
-    with record(decoder) as records:
-        output, state = decoder.step(torch.randn(n, 1, k), state)
-    assert records["cross"].weights.shape == (n, 1, 1, tx)  # softmax over time
-    assert output.shape == (n, 1, m2)
-    assert decoder(torch.randn(n, ty, k), memory).shape == (n, ty, m2)
 
 
 @pytest.mark.parametrize(

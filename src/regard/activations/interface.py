@@ -588,15 +588,7 @@ def record(
     what was not recorded, with the reason, and a warning says so. Raises `InputError` for an unknown name, and,
     while the model runs, for a head or row out of range.
     """
-    options = {
-        "layers": layers,
-        "heads": heads,
-        "rows": rows,
-        "modules": modules,
-        "tokenizer": tokenizer,
-        "query_labels": query_labels,
-        "key_labels": key_labels,
-    }
+    options: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("model", "patterns")}
     if not patterns:
         return record_weights(model, **options)
     if given := [name for name, value in options.items() if value is not None]:

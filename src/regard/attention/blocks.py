@@ -277,10 +277,10 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 class LayerStack(nn.Module):
     """A stack of layers. With `pre_norm`, a normalization follows the last layer."""
 
-    def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float, norm: Norm) -> None:
+    def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, **norm: Any) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.norm = make_norm(width, epsilon, norm) if pre_norm else nn.Identity()
+        self.norm = make_norm(width, **norm) if pre_norm else nn.Identity()
 
 
 @public

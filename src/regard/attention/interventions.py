@@ -184,19 +184,11 @@ def intervene(
     key: int | None = None,
     is_call: Callable[[int | None], bool] | None = None,
 ) -> Iterator[None]:
-    """Change the attention weights of some `heads` of a layer in the block; None for all heads.
+    """Change the attention weights of one of Regard's layers in the block, as `regard.intervene` does in any model.
 
-    `layer`: name of the layer in the model, as in records; `.layers` may be omitted. `to`: "off", "uniform",
-    or, with `query` and `key`, the weight (0 to 1) of this query on this key. The other weights of the query
-    keep their proportions. The change applies to every input of a batch and every hypothesis of a search.
     `is_call`: function that receives the decoding step of each call and returns whether to change the call;
-    `layer` may then be `name#1`. Gradients are computed as usual. Raises `InputError` for an unknown layer, and,
-    when the model runs, for a head or step that is out of range.
-
-    >>> from regard.attention.blocks import EncoderLayer
-    >>> layer = EncoderLayer(12, 3, 24)
-    >>> with intervene(layer, "self_attention", heads=[0], to="uniform"):
-    ...     output = layer(torch.zeros(2, 5, 12))
+    `layer` may then be `name#1`. Raises `InputError` for an unknown layer, and, when the model runs, for a head or
+    step that is out of range.
     """
     target = find_layer(model, layer if is_call is None else layer.partition("#")[0])
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
@@ -223,11 +215,6 @@ def temper(model: nn.Module, layer: str, temperature: float, *, heads: Sequence[
     A temperature above 1 makes the attention more uniform; a temperature below 1 makes it more peaked. `layer`
     and the errors are those of `intervene`. Raises `InputError` for a layer whose weights are not a softmax of
     the scores.
-
-    >>> from regard.attention.blocks import EncoderLayer
-    >>> layer = EncoderLayer(12, 3, 24)
-    >>> with temper(layer, "self_attention", 2.0):
-    ...     output = layer(torch.zeros(2, 5, 12))
     """
     if not (math.isfinite(temperature) and temperature > 0):
         raise InputError(f"temperature {temperature} is out of range: give a number above 0")

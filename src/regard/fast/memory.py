@@ -43,8 +43,6 @@ def keep_memory() -> None:
     oneDNN caches a thousand kernels of 0.7 MB each, which are most of the memory of a training run. A cache of
     a hundred kernels is equally fast, because most shapes recur only in the next epoch. oneDNN reads the limit
     when it computes its first product.
-
-    >>> keep_memory()
     """
     if not enabled():
         return

@@ -60,12 +60,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def onednn_matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `left @ right + bias` for matrices (N, D) and (D, V) and a bias (V,).
-
-    >>> onednn_matmul(torch.eye(2), torch.ones(2, 1))
-    tensor([[1.],
-            [1.]])
-    """
+    """Return `left @ right + bias` for matrices (N, D) and (D, V) and a bias (V,)."""
     large = left.numel() * right.shape[1] >= MIN_MULTIPLICATIONS
     if not (large and _is_vector(bias, right.shape[1]) and _is_plain(bias, left, right)):
         return left @ right if bias is None else torch.addmm(bias, left, right)

@@ -34,14 +34,7 @@ LARGEST, LOWEST = 127, -(1 << 30)
 
 
 class TokenScreen:
-    """Finds the most likely token; `weight` (V, D): matrix of the output layer, `never`: excluded tokens.
-
-    >>> screen = TokenScreen(torch.eye(3, 2), never=[0])
-    >>> screen(torch.tensor([[3.0, 1.0], [-3.0, -2.0]]))
-    (tensor([[1],
-            [2]]), tensor([[1.],
-            [0.]]))
-    """
+    """Finds the most likely token; `weight` (V, D): matrix of the output layer, `never`: excluded tokens."""
 
     def __init__(self, weight: Tensor, never: Sequence[int]) -> None:
         self.weight, symbols = weight.detach(), len(weight)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import Limits, check_fields, public
-from regard.attention.blocks import EPSILON, Block, Dropout, FeedForward, GatedActivation, Norm, Residual, make_norm
+from regard.attention.blocks import EPSILON, Block, Dropout, FeedForward, GatedActivation, LayerStack, Norm, Residual
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import Part
 from regard.attention.positions import BASE, Concatenated, Positions, Rotary, make_positions
@@ -175,15 +175,13 @@ class DecoderOnlyLayer(Block):
         return LayerOutput(states, cache[0])
 
 
-class DecoderStack(nn.Module):
+class DecoderStack(LayerStack):
     """All layers, and the final normalization."""
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(DecoderOnlyLayer(config) for _ in range(config.layers))
-        self.norm: nn.Module = nn.Identity()
-        if config.pre_norm:
-            self.norm = make_norm(config.hidden, config.norm_epsilon, config.norm, bias=config.bias)
+        layers = (DecoderOnlyLayer(config) for _ in range(config.layers))
+        norm: dict[str, Any] = {"epsilon": config.norm_epsilon, "norm": config.norm, "bias": config.bias}
+        super().__init__(layers, config.hidden, pre_norm=config.pre_norm, **norm)
 
     def forward(
         self, states: Tensor, past: tuple[KeyValues, ...] | None = None
