@@ -2,7 +2,6 @@
 
 import gc
 import inspect
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -229,23 +228,6 @@ def test_calls_with_other_keys_have_own_records(memory: Tensor) -> None:
         "attends": (3, 1, 1, 6),
         "attends#1": (3, 1, 1, 3),
     }
-
-
-@pytest.mark.slow  # importing keras takes seconds
-@pytest.mark.filterwarnings("ignore")
-def test_keras_layers_have_their_names(memory: Tensor) -> None:
-    os.environ.setdefault("KERAS_BACKEND", "torch")
-    keras: Any = pytest.importorskip("keras", reason="needs the extra peers")
-    inputs = keras.Input((6, 8))
-    first = keras.layers.MultiHeadAttention(2, 4, name="first")(inputs, inputs)
-    inner = keras.Model(inputs, keras.layers.Attention(name="by_hand")([first, inputs]), name="inner")
-    model = keras.Model(inputs, keras.layers.MultiHeadAttention(2, 4, name="last")(inner(inputs), inputs))
-    with torch.no_grad(), pytest.warns(UserWarning, match="not recorded: inner.by_hand"):
-        with regard.record(model) as records:
-            plain = model(memory)
-    assert list(records) == ["inner.first", "last"]
-    with torch.no_grad(), regard.intervene(model, "inner.first", heads=[0]):
-        assert not torch.allclose(model(memory), plain)
 
 
 STATES = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,6 @@ may run the same model at the same time.
 """
 
 import functools
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -100,21 +99,15 @@ MOST_NAMES = 64
 
 
 def modules_by_name(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the modules of a model by name; a module that is shared by several parts has several names.
-
-    Layers of a functional Keras model are not its submodules and are listed under their own names.
-    """
-    modules, keras, count = dict[str, nn.Module](), sys.modules.get("keras"), Counter[int]()
+    """Return the modules of a model by name; a module that is shared by several parts has several names."""
+    modules, count = dict[str, nn.Module](), Counter[int]()
 
     def add(module: nn.Module, path: str, around: tuple[nn.Module, ...]) -> None:
         modules.setdefault(layer_name(model, path), module)
         count[id(module)] += 1
         if module in around or count[id(module)] > MOST_NAMES:
             return
-        parts = dict(module._modules)
-        if keras is not None and isinstance(module, keras.Model):
-            parts |= {layer.name: layer for layer in module.layers if layer not in parts.values()}
-        for name, part in parts.items():
+        for name, part in module._modules.items():
             if part is not None:
                 add(part, f"{path}.{name}" if path else name, (*around, module))
 
