@@ -32,7 +32,6 @@ from regard.attention.functional import attention_weights, repeat_groups, weight
 from regard.attention.masks import add_causal, as_weights_mask, mask_rows
 from regard.attention.mechanism import Mechanism
 from regard.attention.names import find_name, layer_name, plain_name
-from regard.attention.normalizers import without_softmax
 from regard.attention.parts import (
     AttentionKind,
     Combination,
@@ -498,7 +497,7 @@ class Attention(AttentionLayer):
             name = mechanism.slots["score"].name
             raise InputError(f"attention part {name} needs a width: give a score of this width")
         built = {slot: choice.build(sizes) for slot, choice in mechanism.slots.items()}
-        self.normalizer, self.bias = without_softmax(built.get("normalizer")), built.get("position")
+        self.normalizer, self.bias = built.get("normalizer"), built.get("position")
         self.mask_part, score = built.get("mask"), built.get("score", score)
         self.score = ScaledDot(1) if score is None else score  # has no parameters, so any width is possible
         self.widths = None if score is None else (score.width, score.key_width)

@@ -168,13 +168,14 @@ class Mechanism:
 
     @classmethod
     def for_layer(cls, mechanism: "Mechanism | str | None", kind: AttentionKind) -> "Mechanism":
-        """Return the mechanism of a layer, given as parts or as text; None has no parts.
+        """Return the mechanism of a layer, given as parts or as text; None has no parts, and softmax is the default.
 
         Raises `InputError` as `parse`, and for a part that has no meaning in a layer of this kind.
         """
         parsed = cls.parse(mechanism) if isinstance(mechanism, str) else mechanism or cls()
         parsed.check_kinds([kind])
-        return parsed
+        # A layer without a normalizer may call the fused kernel. With numbers, softmax is refused when it is built.
+        return cls(tuple(part for part in parsed.choices if part.cls is not Softmax or part.numbers))
 
     def _check(self) -> None:
         slots: dict[Slot, PartChoice] = {}

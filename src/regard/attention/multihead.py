@@ -20,7 +20,6 @@ from regard.arguments import public
 from regard.attention.layer import AttentionLayer, attention_forward, check_states
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
-from regard.attention.normalizers import without_softmax
 from regard.attention.parts import AttentionKind, Grouped, LayerSizes, MultiQuery, Sharing, Slot
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
@@ -261,7 +260,7 @@ class MultiHeadAttention(AttentionLayer):
         width = self.head_width // self.splits
         scores = dataclasses.replace(sizes, heads=self.heads * self.splits, head_width=width)
         self.score = slots["score"].build(scores) if "score" in slots else score(width, width)
-        self.normalizer = without_softmax(slots["normalizer"].build(scores)) if "normalizer" in slots else None
+        self.normalizer = slots["normalizer"].build(scores) if "normalizer" in slots else None
         self.rotary = self.bias = None
         if "position" not in slots:
             self.rotary = None if rotary_base is None else Rotary(width, rotary_base)

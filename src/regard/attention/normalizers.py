@@ -27,7 +27,7 @@ MASKED = -1e9
 
 
 class Softmax(Normalizer):
-    """Softmax, the default. A layer has no part for it: `without_softmax`."""
+    """Softmax, the default. A layer has no part for it (`Mechanism.for_layer`)."""
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         return attention_weights(scores, mask)
@@ -128,10 +128,6 @@ class TopK(Normalizer):
         least = allowed.detach().topk(self.count, dim=-1).values[..., -1:]
         largest = scores >= least
         return attention_weights(scores, largest if mask is None else largest & mask)
-
-
-def without_softmax(normalizer: Normalizer | None) -> Normalizer | None:
-    return None if type(normalizer) is Softmax else normalizer
 
 
 def shift_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
