@@ -28,15 +28,13 @@ def installed(model: nn.Module, modules: str | None = None) -> set[str]:
     """Return the names of the mechanisms that recording installs for a model."""
     session = CaptureSession(Recorder(), ForwardTracker(model), None, modules=modules)
     return {
-        str(mechanism.__name__).rpartition(".")[2]  # type: ignore[attr-defined]
-        for mechanism in recording.MECHANISMS
-        if mechanism.applies(session)
+        str(mechanism.__name__).rpartition(".")[2] for mechanism in recording.MECHANISMS if mechanism.applies(session)
     }
 
 
 def test_table_names_every_mechanism() -> None:
     for mechanism in recording.MECHANISMS:
-        assert str(mechanism.__name__).rpartition(".")[2] in (recording.__doc__ or "")  # type: ignore[attr-defined]
+        assert str(mechanism.__name__).rpartition(".")[2] in (recording.__doc__ or "")
         for function in (mechanism.applies, mechanism.capture):
             assert list(inspect.signature(function).parameters) == ["session"]
 

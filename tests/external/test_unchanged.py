@@ -348,8 +348,9 @@ def other_mathematics(*args: Any, **options: Any) -> tuple[Tensor, None]:
     return own_attention_with_weights(*args, **options)[0], None
 
 
-def llama(implementation: str) -> Any:
-    transformers = pytest.importorskip("transformers")
+def llama(small: Any, implementation: str) -> Any:
+    import transformers
+
     functions = {
         "own": own_attention,
         "own with weights": own_attention_with_weights,
@@ -358,21 +359,11 @@ def llama(implementation: str) -> Any:
     name = implementation.replace(" ", "_")
     if implementation in functions:
         transformers.AttentionInterface.register(name, functions[implementation])
-    config = transformers.LlamaConfig(
-        vocab_size=97,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        initializer_range=0.5,
-    )
-    torch.manual_seed(0)
-    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation=name).eval()
+    return small.build(small.known["llama"], name)
 
 
 def run_of(model: Any, mask: str) -> Callable[[], Tensor]:
-    tokens = torch.arange(B * T).reshape(B, T) * 7 % 90 + 3
+    tokens = torch.arange(B * T).reshape(B, T) * 7 % 50 + 3
     padding = padding_of(mask)
     given = {"input_ids": tokens, "use_cache": False}
     if padding is not None:
@@ -392,8 +383,8 @@ LAYER = "model.layers.0.self_attn"
 @pytest.mark.parametrize("mask", ["none", "padding", "blind"])
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS[:4])
 @torch.no_grad()
-def test_transformers_model_is_unchanged(implementation: str, mask: str, number: torch.dtype) -> None:
-    model = llama(implementation).to(number)
+def test_transformers_model_is_unchanged(small: Any, implementation: str, mask: str, number: torch.dtype) -> None:
+    model = llama(small, implementation).to(number)
     if mask != "none" and implementation.startswith("own"):
         pytest.skip("it has no mask for padding")
     assert_unchanged(model, LAYER, run_of(model, mask), 0)
@@ -409,8 +400,8 @@ def test_transformers_model_is_unchanged(implementation: str, mask: str, number:
 
 
 @torch.no_grad()
-def test_users_attention_function_is_called_and_recorded() -> None:
-    model = llama("own with weights")
+def test_users_attention_function_is_called_and_recorded(small: Any) -> None:
+    model = llama(small, "own with weights")
     run = run_of(model, "none")
     seen: list[Tensor] = []
     model.model.layers[0].self_attn.register_forward_hook(lambda module, given, output: seen.append(output[1]))
@@ -423,8 +414,8 @@ def test_users_attention_function_is_called_and_recorded() -> None:
 
 
 @torch.no_grad()
-def test_function_with_unknown_weights_gives_a_warning() -> None:
-    model = llama("other mathematics")
+def test_function_with_unknown_weights_gives_a_warning(small: Any) -> None:
+    model = llama(small, "other mathematics")
     run = run_of(model, "none")
     plain = run()
     for way in ways_of(model, LAYER).values():
@@ -436,9 +427,9 @@ def test_function_with_unknown_weights_gives_a_warning() -> None:
 
 
 @torch.no_grad()
-def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_weights_give_a_warning(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault makes the weights slightly too large."""
-    model = llama("sdpa")
+    model = llama(small, "sdpa")
     attend = interface_inputs.InterfaceCall._attend
 
     def wrong(self: Any, chosen: Any) -> Any:
