@@ -1,12 +1,10 @@
-"""The components of a model: heads and feed-forward layers, which write into the residual stream, and what heads
-read.
+"""The components of a model: heads and feed-forward layers, which write into the residual stream, and what heads read.
 
     state = embedding + sum over layers of (output projection of the contexts of all heads) + feed-forward outputs
 
-Explanation methods change the context of a head before the output projection, the output of a feed-forward layer,
-or the projected queries, keys and values of a head, where the edges of a model's graph end (Elhage et al. 2021,
-"Decomposing attention head outputs"). `Subject.components` returns the components of a run or of an external
-model.
+Explanation methods change the context of a head before the output projection, the output of a feed-forward layer, or
+the projected queries, keys and values of a head, where the edges of a model's graph end (Elhage et al. 2021,
+"Decomposing attention head outputs"). `Subject.components` returns the components of a run or of an external model.
 
 Why not `regard.replace`: `z` needs a mechanism that sees the contexts, and BLOOM, CodeGen or DeBERTa show weights
 only; a hook on the projection that reads the contexts works for them, too, and costs less in many short passes.
@@ -186,8 +184,7 @@ def _change_arguments(change: InputChange, module: nn.Module, args: Any) -> Any:
 
 
 def find_head_inputs(layer: AttentionLayer) -> HeadInputs | str:
-    """Return the inputs of the heads of a layer of `regard.attention`, or the reason why they cannot be
-    separated.
+    """Return the inputs of the heads of a layer of `regard.attention`, or the reason why they cannot be separated.
 
     >>> find_head_inputs(MultiHeadAttention(12, heads=3, groups=1)).parts["key"].columns
     tensor([[0, 1, 2, 3]])

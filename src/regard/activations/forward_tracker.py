@@ -215,20 +215,12 @@ class ForwardTracker:
             hooks.append(register_module_forward_pre_hook(self._begin))
             hooks.append(register_module_forward_hook(self._end, always_call=True))
         else:
-            for module in {self.named[name] for name in self._with_parents(modules)}:
+            names = {name for module in modules for name in self.names[id(module)]}
+            for module in {self.named[parent] for name in names | {""} for parent in and_parents(name)}:
                 hooks.append(module.register_forward_pre_hook(DetachableHook(self._begin)))
                 hooks.append(module.register_forward_hook(DetachableHook(self._end), always_call=True))
         with remove_hooks(hooks):
             yield
-
-    def _with_parents(self, modules: Iterable[nn.Module]) -> set[str]:
-        names = {""}
-        for module in modules:
-            for name in self.names[id(module)]:
-                while name:
-                    names.add(name)
-                    name = name.rpartition(".")[0]
-        return names
 
     def _begin(self, module: nn.Module, _: Any) -> None:
         name = self._find_name(module) if self.active else None

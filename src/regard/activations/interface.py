@@ -193,8 +193,7 @@ CUSTOM = "its class is not known, so the contexts of its heads cannot be separat
 OWN_CODE = "the layer computes attention in its own code, which shows only its softmax"
 NOT_SEEN = "no mechanism of a recording sees it in this model"
 AGREEMENT = 1e-3
-"""Largest accepted difference between weights times values and the contexts, as a fraction of the largest
-context."""
+"""Largest accepted difference between weights times values and the contexts, as a fraction of the largest context."""
 Receive = Callable[[str, Tensor, bool], Tensor]
 """Maps the name and value of an activation, and whether the call continues the sequences of the last call, to the
 value that the model uses."""

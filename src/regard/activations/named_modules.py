@@ -26,8 +26,7 @@ def applies(session: CaptureSession) -> bool:
 
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
-    """Capture weights that pass through the modules with matching names; raises `InputError` if no module
-    matches."""
+    """Capture weights that pass through the modules with matching names; raises `InputError` if no module matches."""
     pattern, modules = session.modules or "", session.tracker.named
     short = short_name(pattern)
     matching = {name for name in modules if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), short)}

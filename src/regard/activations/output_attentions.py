@@ -49,8 +49,7 @@ GLOBAL = "is_index_global_attn"
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether any part of the model computes attention in its own code and the session changes no
-    weights."""
+    """Return whether any part of the model computes attention in its own code and the session changes no weights."""
     return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
 
 
@@ -291,8 +290,7 @@ def _without_fields(output: Any, ending: str) -> Any:
 
 
 def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
-    """Return a mask (B, Tk) of the keys of weights (B, H, Tq, Tk) that are padding; None without a padding
-    mask."""
+    """Return a mask (B, Tk) of the keys of weights (B, H, Tq, Tk) that are padding; None without a padding mask."""
     if key.startswith("cross") and inputs.get("encoder_attention_mask") is not None:
         mask = inputs["encoder_attention_mask"]
     else:

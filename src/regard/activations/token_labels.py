@@ -197,8 +197,7 @@ class TokenLabels:
     def label_layer(
         self, layer: str, kind: str | None, queries: int, keys: int
     ) -> tuple[Labels | None, Labels | None, bool]:
-        """Return the labels of a layer's queries and keys, and whether the labels of queries are written
-        tokens.
+        """Return the labels of a layer's queries and keys, and whether the labels of queries are written tokens.
 
         Labels are None if no sequence of tokens has this length.
         """

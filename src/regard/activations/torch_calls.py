@@ -1,7 +1,6 @@
 """Intercept the calls of PyTorch's attention functions and softmaxes in all modules.
 
-A `TorchFunctionMode` also intercepts functions that a module imported by name, which replacing `F.softmax`
-would miss.
+A `TorchFunctionMode` also intercepts functions that a module imported by name, which replacing `F.softmax` would miss.
 
 - Calls of `F.scaled_dot_product_attention` and of `F.multi_head_attention_forward`, which `nn.MultiheadAttention`
   calls, run unchanged and are recorded under the name of the calling module. If a call returns no weights, these
@@ -156,8 +155,7 @@ class SDPACall:
             mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
         if mask is None:
             return scores.softmax(-1), None
-        # Use a finite number instead of -inf, so that a fully masked row is not NaN in the forward or backward
-        # pass.
+        # Use a finite number instead of -inf, so that a fully masked row is not NaN in the forward or backward pass.
         allowed, least = mask_from_bias(mask), torch.finfo(scores.dtype).min / 4
         if mask.dtype == torch.bool:
             scores = scores.masked_fill(~mask, least)
@@ -240,8 +238,7 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
 def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return weights and mask after the dropout that the kernel drew from a state of the CPU generator.
 
-    A kernel that draws dropout differently is detected by its output; the weights before dropout are then
-    returned.
+    A kernel that draws dropout differently is detected by its output; the weights before dropout are then returned.
     """
     weights, mask = call.weights(slice(None))
     with torch.random.fork_rng(devices=[]):
@@ -253,8 +250,7 @@ def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tupl
 def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Run `F.multi_head_attention_forward` with the caller's arguments, and record its weights.
 
-    If the caller requests no weights, the fused kernel runs, and the weights before dropout are computed
-    separately.
+    If the caller requests no weights, the fused kernel runs, and the weights before dropout are computed separately.
     """
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -319,12 +315,10 @@ def _project(inputs: dict[str, Any]) -> SDPACall:
 
 
 def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
-    """Return the masks of a PyTorch layer as a single mask for SDPA, which broadcasts to `shape` (B, H, Tq,
-    Tk).
+    """Return the masks of a PyTorch layer as a single mask for SDPA, which broadcasts to `shape` (B, H, Tq, Tk).
 
-    In the layer's masks, True or a large negative number hides a key. In the result, True allows attention, or
-    a number is added to the scores. Keys that the layer itself appends come last, and every query may attend to
-    them.
+    In the layer's masks, True or a large negative number hides a key. In the result, True allows attention, or a number
+    is added to the scores. Keys that the layer itself appends come last, and every query may attend to them.
     """
     masks = []
     if padding is not None:
@@ -696,8 +690,7 @@ def without_modes(function: Callable[[], Any]) -> Any:
 def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> Tensor | None:
     """Return the output (B, T, D) of an encoder with zeros in the steps that its fast path drops.
 
-    A copy of the encoder without layers finds the dropped steps: the copy returns its input with zeros in these
-    steps.
+    A copy of the encoder without layers finds the dropped steps: the copy returns its input with zeros in these steps.
     """
     if inputs.get("src_key_padding_mask") is None:
         return None

@@ -87,10 +87,9 @@ def record_weights(
 ) -> Iterator[Records]:
     """Record the attention weights of any model; yields a mapping from layer name to `Record`.
 
-    Records are added to the mapping while the model runs. A new pass replaces the records of its layers. A pass
-    that continues the same sequences (generation with a cache, including beam search) extends the records; in a
-    beam search each row belongs to the returned hypothesis. A layer that runs several times in a pass is
-    `name`, `name#1`, ...
+    Records are added to the mapping while the model runs. A new pass replaces the records of its layers. A pass that
+    continues the same sequences (generation with a cache, including beam search) extends the records; in a beam search
+    each row belongs to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
 
     The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns
     about each layer whose weights times values differ from its output, and if a run of the model records
@@ -113,8 +112,14 @@ def record_weights(
         check_layers(layers, tracker, likely)
         yield Records(recorder, left_out)
     warn_if_nothing_recorded(model, session, set(recorder.parts))
-    if recorder.parts or session.refusals:
-        _warn_of_missing_layers(left_out())
+    # If nothing is recorded, the warning above says so.
+    missing = left_out() if recorder.parts or session.refusals else {}
+    hidden = {name: why for name, why in missing.items() if not why.endswith(NO_SOFTMAX)}
+    if hidden:
+        name, why = next(iter(hidden.items()))
+        more = f", and {len(hidden) - 1} more like it (records.left_out)" if len(hidden) > 1 else ""
+        remedy = f": with modules=, {NAME_MODULE}" if why.endswith(HIDDEN_WEIGHTS) else ""
+        warnings.warn(f"not recorded: {name or 'the model'} ({why}){more}{remedy}", stacklevel=3)
 
 
 @public
@@ -140,9 +145,8 @@ def intervene(
     of a search. If a generation uses a cache, `query` is the step in the whole sequence. `modules`: as in
     `record`; `layer` is then one of the matching modules.
 
-    Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
-    `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
-    layer did not run.
+    Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises `InputError`
+    for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the layer did not run.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
         >>> with record_weights(layer) as records, intervene(layer, "self_attn", heads=[1], to="uniform"):
@@ -208,8 +212,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 @contextmanager
 def recorded_path(model: nn.Module) -> Iterator[None]:
-    """Make the model use the code path of a recording inside the block; on this path submodules call their
-    hooks."""
+    """Make the model use the code path of a recording inside the block; on this path submodules call their hooks."""
     with capture(CaptureSession(Recorder(), ForwardTracker(model), layers=())):
         yield
 
@@ -244,21 +247,10 @@ def is_sequence_mixer(module: nn.Module) -> bool:
 
 @cache
 def _mixes_steps(cls: Any) -> bool:
-    # Only the class name shows it: the code of linear attention consists of products and sums, like any other
-    # layer.
+    # Only the class name shows it: the code of linear attention consists of products and sums, like any other layer.
     return MIXER.search(cls.__name__) is not None and not (
         cls.__module__.startswith("torch.") or is_own(cls.__module__)
     )
-
-
-def _warn_of_missing_layers(left_out: dict[str, str]) -> None:
-    """Warn about layers whose softmax is not recorded."""
-    hidden = {name: why for name, why in left_out.items() if not why.endswith(NO_SOFTMAX)}
-    if hidden:
-        name, why = next(iter(hidden.items()))
-        more = f", and {len(hidden) - 1} more like it (records.left_out)" if len(hidden) > 1 else ""
-        remedy = f": with modules=, {NAME_MODULE}" if why.endswith(HIDDEN_WEIGHTS) else ""
-        warnings.warn(f"not recorded: {name or 'the model'} ({why}){more}{remedy}", stacklevel=4)
 
 
 def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
@@ -302,8 +294,7 @@ def _inherited_names(cls: Any) -> set[str]:
 
 
 def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
-    """Warn if the model ran and no requested layer was recorded, or if hooks cannot capture some of its
-    attention."""
+    """Warn if the model ran and no requested layer was recorded, or if hooks cannot capture some of its attention."""
     if session.layers is not None and not session.layers:
         return
     if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded or session.refusals:
@@ -335,8 +326,7 @@ def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[s
 
 
 def _invisible_attention(module: Any) -> str:
-    """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other
-    modules."""
+    """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other modules."""
     if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
             return "compiled TorchScript code, which cannot be recorded: record the original module"

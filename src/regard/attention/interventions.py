@@ -62,8 +62,7 @@ def note_intervention(model: nn.Module, description: str) -> Iterator[None]:
 
 
 def active_interventions(model: nn.Module) -> tuple[str, ...]:
-    """Return descriptions of this thread's interventions in a model or in its submodules: `cross: head 1
-    off`."""
+    """Return descriptions of this thread's interventions in a model or in its submodules: `cross: head 1 off`."""
     if not _active.all or _active.suspended:
         return ()
     parts = set(model.modules())
@@ -212,9 +211,8 @@ def intervene(
 def temper(model: nn.Module, layer: str, temperature: float, *, heads: Sequence[int] | None = None) -> Iterator[None]:
     """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
 
-    A temperature above 1 makes the attention more uniform; a temperature below 1 makes it more peaked. `layer`
-    and the errors are those of `intervene`. Raises `InputError` for a layer whose weights are not a softmax of
-    the scores.
+    A temperature above 1 makes the attention more uniform; a temperature below 1 makes it more peaked. `layer` and the
+    errors are those of `intervene`. Raises `InputError` for a layer whose weights are not a softmax of the scores.
     """
     if not (math.isfinite(temperature) and temperature > 0):
         raise InputError(f"temperature {temperature} is out of range: give a number above 0")

@@ -376,8 +376,7 @@ def disable_compile() -> Iterator[None]:
         yield
         return
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
-        # Global hooks run twice for a compiled module. Both calls have the same name, so the records are
-        # correct.
+        # Global hooks run twice for a compiled module. Both calls have the same name, so the records are correct.
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         yield
@@ -455,8 +454,7 @@ def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
 
 
 def with_receiver(hook: AttentionHook | None, kinds: Iterable[str], receive: Receive) -> AttentionHook:
-    """Return a copy of a hook with a function that receives some kinds of activations after its other
-    receivers."""
+    """Return a copy of a hook with a function that receives some kinds of activations after its other receivers."""
     hook = hook or AttentionHook()
     return dataclasses.replace(hook, receivers=(*hook.receivers, (frozenset(kinds), receive)))
 

@@ -127,10 +127,9 @@ class MultiHeadAttention(AttentionLayer):
     ) -> Tensor:
         """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, Dm).
 
-        `key` defaults to the queries, and `value` defaults to the keys. `mask`: (B, Tk), (Tq, Tk), (B, Tq, Tk)
-        or (B, H, Tq, Tk), True = may be attended. `causal` masks later keys. `step`, for hooks: decoding step
-        of the query, or None if the queries cover the whole sequence. Raises `InputError` for incompatible
-        shapes.
+        `key` defaults to the queries, and `value` defaults to the keys. `mask`: (B, Tk), (Tq, Tk), (B, Tq, Tk) or (B,
+        H, Tq, Tk), True = may be attended. `causal` masks later keys. `step`, for hooks: decoding step of the query, or
+        None if the queries cover the whole sequence. Raises `InputError` for incompatible shapes.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -151,8 +150,7 @@ class MultiHeadAttention(AttentionLayer):
         causal: bool = False,
         step: int | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """Return the context (B, T, D) of states (B, T, D) over `past` and themselves, and the keys and values of
-        both.
+        """Return the context (B, T, D) of states (B, T, D) over `past` and themselves, and the keys and values of both.
 
         `mask`, `causal` and `step` are those of `forward`.
         """

@@ -139,8 +139,7 @@ class Combination(Marked):
 
     slot = "combination"
     splits: ClassVar[int] = 1
-    """Number of score matrices for each head. The queries and keys of a head are split into this number of
-    parts."""
+    """Number of score matrices for each head. The queries and keys of a head are split into this number of parts."""
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
         """Return changed scores (B, H, Tq, Tk). `keys` are (B, H, Tk, any), `score` is that of the layer."""

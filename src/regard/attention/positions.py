@@ -9,10 +9,9 @@
 | Alibi        | adds -m |i - j| to the scores     | Press et al. 2022, section 3                |
 | T5Bias       | adds learned numbers to scores    | Raffel et al. 2020                          |
 
-The first three encodings take states (B, T, D) and return states; `extra_width` is the number of added
-dimensions. `Rotary` takes the queries and keys of each head. `Alibi` and `T5Bias` return a bias for each pair of
-positions. A custom encoding is a subclass of `Positions` that defines `vectors` or `forward`. Positions start
-at 0.
+The first three encodings take states (B, T, D) and return states; `extra_width` is the number of added dimensions.
+`Rotary` takes the queries and keys of each head. `Alibi` and `T5Bias` return a bias for each pair of positions. A
+custom encoding is a subclass of `Positions` that defines `vectors` or `forward`. Positions start at 0.
 """
 
 import math
@@ -94,8 +93,7 @@ class Sinusoidal(Positions):
 class LearnedPositions(Positions):
     """Adds a learned vector for each position to the states.
 
-    `weight`: (length, width), zero until trained. Raises `InputError` for a sequence that is longer than
-    `length`.
+    `weight`: (length, width), zero until trained. Raises `InputError` for a sequence that is longer than `length`.
 
     >>> LearnedPositions(10, 4)(torch.ones(1, 3, 4)).shape
     torch.Size([1, 3, 4])
@@ -195,8 +193,7 @@ def _turns(width: int, base: float, first: int, count: int, device: torch.device
 def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
     """Return the class named by `module:Class`, or None if `name` is one of the `choices`.
 
-    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of
-    `Positions`.
+    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of `Positions`.
 
     >>> find_positions("learned", ("learned", "sinusoidal")) is None
     True

@@ -17,8 +17,7 @@ from regard.attention.names import find_name
 from regard.errors import InputError
 
 Kind = Literal["encoder", "decoder", "cross"]
-"""Kind of attention: inputs attend to inputs (encoder), outputs to outputs (decoder), or outputs to inputs
-(cross)."""
+"""Kind of attention: inputs attend to inputs (encoder), outputs to outputs (decoder), or outputs to inputs (cross)."""
 
 
 class _Levels(torch.autograd.Function):

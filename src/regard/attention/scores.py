@@ -55,8 +55,7 @@ class Score(nn.Module):
         return scores
 
     def scale(self, width: int) -> float:
-        """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of
-        `width`."""
+        """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of `width`."""
         del width
         return 1.0
 
@@ -284,8 +283,7 @@ INNER = ("concat", "additive")
 def find_score(name: str) -> type[Score]:
     """Return the score class with a name, or the custom class named by `module:Class`.
 
-    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of
-    `Score`.
+    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of `Score`.
 
     >>> find_score("dot").__name__
     'Dot'

@@ -1,10 +1,9 @@
 """Example inputs of an external model, from its model card or from Regard.
 
-A model card is the README.md of a folder. The texts of `widget` in its YAML header are examples by the model's
-authors. Without a `widget` entry, Regard's own short texts are the examples: beginnings of sentences for a
-causal language model, sentences with a mask for a masked one, opinions for a classifier, names for a classifier
-of tokens, and sentences in the source language for a translator. The examples for an image model are two
-generated pictures.
+A model card is the README.md of a folder. The texts of `widget` in its YAML header are examples by the model's authors.
+Without a `widget` entry, Regard's own short texts are the examples: beginnings of sentences for a causal language
+model, sentences with a mask for a masked one, opinions for a classifier, names for a classifier of tokens, and
+sentences in the source language for a translator. The examples for an image model are two generated pictures.
 """
 
 import json

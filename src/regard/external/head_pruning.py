@@ -128,8 +128,7 @@ def _counts(module: nn.Module) -> dict[str, int]:
 def save_pruned(
     model: Any, before: Sequence[Layer], left: Mapping[str, Sequence[int]], after: Sequence[Layer], folder: Path
 ) -> None:
-    """Save a pruned model in the format of transformers; `left`: the remaining heads of each layer in
-    `before`."""
+    """Save a pruned model in the format of transformers; `left`: the remaining heads of each layer in `before`."""
     config, heads = model.config, {layer.name: layer.heads for layer in before}
     prunable = prunable_layers(model, after)
     kept = copy.deepcopy(getattr(config, KEPT, None) or {})
@@ -156,8 +155,7 @@ def _update_config(
 ) -> bool:
     """Set the number of heads in a config; returns whether the config can describe the remaining heads.
 
-    A config can describe the heads if every layer has the same number of heads and the config stores the head
-    width.
+    A config can describe the heads if every layer has the same number of heads and the config stores the head width.
     """
     counts = {layer.heads for layer in after}
     if len(counts) != 1 or len(left) != len(before) or getattr(config, "head_dim", None) is None:

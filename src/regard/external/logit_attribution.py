@@ -95,14 +95,12 @@ class LogitAttribution(Result):
 def logit_attribution(
     subject: Subject[Any], text: str, *, token: int | str | None = None, position: int | None = None
 ) -> LogitAttribution:
-    """Return the direct contribution of each head, feed-forward layer, embedding and bias to the logit of a
-    token.
+    """Return the direct contribution of each head, feed-forward layer, embedding and bias to the logit of a token.
 
-    `subject`: a run or an external model with a residual stream. `token`: a text, of which the first token is
-    used, the name of a class, or a token id (None: the likeliest token). `position`: an output step (None: the
-    last of a language model, the first mask of a masked one, otherwise the first). The scales
-    of all norms are fixed at their values in this forward pass (frozen). The sum of all parts is compared with
-    the logit. Also works inside `intervene`.
+    `subject`: a run or an external model with a residual stream. `token`: a text, of which the first token is used, the
+    name of a class, or a token id (None: the likeliest token). `position`: an output step (None: the last of a language
+    model, the first mask of a masked one, otherwise the first). The scales of all norms are fixed at their values in
+    this forward pass (frozen). The sum of all parts is compared with the logit. Also works inside `intervene`.
 
     >>> model = regard.look("gpt2-folder")    # doctest: +SKIP
     >>> regard.logit_attribution(model, "The cat sat on the", token=" mat").plot("mat.svg")    # doctest: +SKIP

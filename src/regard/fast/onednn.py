@@ -105,23 +105,20 @@ class PackedLinear:
         return sums if self.bias is None else sums.add_(self.bias)
 
     def _use_onednn(self, count: int) -> bool:
-        """Return whether oneDNN is faster for `count` rows. For few rows, padding takes longer than oneDNN
-        saves."""
+        """Return whether oneDNN is faster for `count` rows. For few rows, padding takes longer than oneDNN saves."""
         enough = not self._min_rows or count >= MIN_PADDED or not count % ROW_MULTIPLE
         return count >= self._min_rows and enough
 
 
 def packed_logits(model: Any) -> Callable[[Tensor], Tensor]:
-    """Return `model.logits`, or a faster function with a packed weight. The function has no gradients, and is
-    valid until the parameters of the model change. `model`: one with a `vocabulary_layer`, weight (V, D) and bias
-    (V,)."""
+    """Return `model.logits`, or a faster function with a packed weight. The function has no gradients, and is valid
+    until the parameters of the model change. `model`: one with a `vocabulary_layer`, weight (V, D) and bias (V,)."""
     weight, bias = model.vocabulary_layer
     return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _is_wide(weight) else model.logits
 
 
 def pad_rows(rows: Tensor) -> Tensor:
-    """Append rows of zeros to a matrix (N, D) up to a multiple of 16, or of a larger power of two for many
-    rows."""
+    """Append rows of zeros to a matrix (N, D) up to a multiple of 16, or of a larger power of two for many rows."""
     count = len(rows)
     multiple = max(ROW_MULTIPLE, 1 << max(count.bit_length() - 3, 0))
     missing = -count % multiple

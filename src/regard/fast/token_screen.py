@@ -5,10 +5,9 @@ Gain: 1.6x to 2.3x for 16 to 64 states and 12,000 tokens (docs/dev/benchmarks.md
 The fast path is not used with an output bias, for other dtypes, widths above 1,024, searches for fewer than eight
   sources and processors on which an int8 product is not faster (see `is_faster`), or with `REGARD_REFERENCE=1`.
 
-An int8 product computes approximate logits. Its matrix has a quarter of the size of the float32 matrix, which
-does not fit in the L2 cache of a processor. A bound on the error of the approximation excludes nearly all tokens
-(1.6 of 12,000 remain in a translation model), and the logits of the others are computed in float32. The result is
-therefore exact.
+An int8 product computes approximate logits. Its matrix has a quarter of the size of the float32 matrix, which does not
+fit in the L2 cache of a processor. A bound on the error of the approximation excludes nearly all tokens (1.6 of 12,000
+remain in a translation model), and the logits of the others are computed in float32. The result is therefore exact.
 
 Error bound: let h = t (q + d) be a state with its rounded values q and |d_i| <= 1/2, and w = s (v + e) a row of
 the matrix with its rounded values v. Then h w / (t s) = (q + d) w / s = q v + q e + d w / s, which differs from
