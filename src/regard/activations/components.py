@@ -81,8 +81,7 @@ class HeadContexts:
 
 @contextmanager
 def _identity_projection(layer: Any) -> Iterator[nn.Module]:
-    """Replace the output projection of a `nn.MultiheadAttention` with an identity, so that the layer returns
-    its contexts; yields the real projection."""
+    """Let a `nn.MultiheadAttention` return its contexts: its output projection is an identity; yields the real one."""
     projection = layer.out_proj
     identity = nn.Linear(projection.in_features, projection.in_features).to(projection.weight)
     nn.init.eye_(identity.weight)

@@ -188,8 +188,7 @@ def shape_of_sdpa(*args: Any, **kwargs: Any) -> tuple[int, ...]:
 
 
 def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any) -> Tensor:
-    """Run `F.scaled_dot_product_attention` and record its weights; changed rows are computed from the changed
-    weights."""
+    """Run `F.scaled_dot_product_attention` and record its weights; changed rows follow from changed weights."""
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
     inputs = dict(zip(POSITIONAL, args, strict=False)) | kwargs
     if any(inputs[name].is_nested for name in POSITIONAL[:3]):

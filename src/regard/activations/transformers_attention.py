@@ -145,8 +145,7 @@ class InterfaceCall:
             self.mask, self.only_causal = None, False
 
     def _difference(self, context: Tensor, mask: Tensor | None, rows: Sequence[int] | slice) -> float | None:
-        """Return `relative_difference` between the context (B, Tq, H, D) of some queries and the output; None
-        without an output."""
+        """Return `relative_difference` of the context (B, Tq, H, D) of some queries to the output, if there is one."""
         if self.output is None:
             return None
         attends = None if mask is None else mask.any(-1).transpose(1, 2)[..., None]
@@ -168,8 +167,7 @@ class InterfaceCall:
         self.on_mismatch = lambda share: None  # without outputs nothing is compared; this drops the session
 
     def returned(self, weights: Any) -> Tensor | None:
-        """Return the weights (B, H, Tq, Tk) that the function returned; None if they are missing or contradict
-        its output."""
+        """Return the weights (B, H, Tq, Tk) of the function; None if they are missing or contradict its output."""
         batch, heads, queries, _ = self.query.shape
         shape = (batch, heads, queries, self.key.shape[2])
         if not isinstance(weights, Tensor) or weights.shape != shape:

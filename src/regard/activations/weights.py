@@ -193,8 +193,7 @@ def _warn_unchanged(model: nn.Module, layer: str) -> None:
 
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
-    """Install every mechanism that the session's model needs, except Regard's own hooks; yields the names of
-    known attention layers."""
+    """Install the mechanisms that the session's model needs, except own hooks; yields known attention layers."""
     modules = session.tracker.modules.values()
     # Tracking every module costs time. If only `transformers_attention` is installed, tracking its layers and
     # their parents is enough.

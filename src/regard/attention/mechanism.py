@@ -117,8 +117,7 @@ class PartChoice:
         return self._make(*((sizes,) if issubclass(self.cls, Part) else head))
 
     def build_score(self, width: int, key_width: int) -> Score:
-        """Return the score for queries of `width` and keys of `key_width`. Raises `InputError` if the numbers or
-        widths do not fit."""
+        """Return the score for two widths. Raises `InputError` if the numbers or widths do not fit."""
         score: Score = self._make(width, key_width)
         return score
 

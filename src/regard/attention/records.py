@@ -147,8 +147,7 @@ class CallRecords:
     """Interventions that are active when the record begins."""
 
     def accepts(self, part: CallRecord, step: int) -> bool:
-        """Return whether `part` has one query per sequence, the same batch size, and a `step` that continues
-        the parts."""
+        """Return whether `part` continues the parts: one query per sequence, the same batch, and the next `step`."""
         return self.whole and self.end == step and self.calls[-1].weights.shape[:2] == part.weights.shape[:2]
 
     def add(self, part: CallRecord, queries: int = 1) -> None:

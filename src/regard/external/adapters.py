@@ -81,8 +81,7 @@ def call_model(model: nn.Module, arguments: dict[str, Any] | tuple[Any, ...]) ->
 
 
 def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
-    """Turn exceptions of a transformers model into a one-line error; exceptions of a custom module keep their
-    traceback."""
+    """Turn exceptions of a transformers model into a one-line error; those of a custom module keep their traceback."""
     if not is_transformers_model(find_base_model(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "")
@@ -182,8 +181,7 @@ class Adapter(ABC):
         return logits
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
-        """Return the sum of the loss over all outputs, in nats or in the unit of `measure`, and the number of
-        outputs."""
+        """Return the sum of the loss over all outputs, in nats or in the unit of `measure`, and their number."""
         output = call_model(model, prepared.arguments)
         logits = self.logits(output)
         if prepared.truth is None or logits is None:

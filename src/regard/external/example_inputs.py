@@ -157,8 +157,7 @@ def _accepted(texts: Sequence[str], check: Callable[[str], None]) -> tuple[str, 
 
 
 def _card_header(folder: Path) -> dict[str, Any]:
-    """Return the YAML header of the card in a folder; empty if the card is unreadable, because only examples need
-    it."""
+    """Return the YAML header of the card in a folder; empty if it is unreadable, because only examples need it."""
     if find_spec("yaml") is None or not is_file(folder / CARD):
         return {}
     import yaml  # which transformers needs

@@ -228,8 +228,7 @@ class PrunedExternalModel(Pruned):
 
 
 def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite: bool) -> PrunedExternalModel:
-    """Prune a copy of an `ExternalModel` with inputs; `samples`: largest number of inputs to use. See
-    `ExternalModel.prune`."""
+    """Prune a copy of an `ExternalModel` with at most `samples` inputs. See `ExternalModel.prune`."""
     if output.exists() and not overwrite:
         raise InputError(f"{str(output)!r} exists already: choose another folder, or set overwrite=True")
     check_prunable(whole.model)

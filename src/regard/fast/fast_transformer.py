@@ -349,8 +349,7 @@ class FastTransformer:
         return vectors.to(self.model.target_embedding.weight.dtype)
 
     def _rotation(self, first: int, count: int) -> Tensor | None:
-        """Return the complex rotation factors (T, H d) of queries and keys at `count` steps, or None without
-        rotation."""
+        """Return the complex rotation factors (T, H d) of queries and keys at `count` steps; None without rotation."""
         if self.rotary is None:
             return None
         waves = self.rotary.waves.vectors(first, count).to(self.model.target_embedding.weight.dtype)

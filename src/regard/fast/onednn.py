@@ -168,8 +168,7 @@ def _is_vector(bias: Tensor | None, columns: int) -> bool:
 
 
 def _is_plain(bias: Tensor | None, *factors: Tensor) -> bool:
-    """Return whether oneDNN may compute the product: the tensors are plain, float32, on a CPU, and without
-    gradients or transforms."""
+    """Return whether oneDNN may compute the product: plain float32 tensors on a CPU, no gradients, no transforms."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or forward_ad._current_level >= 0:
         return False
     if bias is not None:

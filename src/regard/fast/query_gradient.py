@@ -145,8 +145,7 @@ def _multi_head(layer: Projections, states: Rows, shape: torch.Size, grads: Grad
 def _attention(
     query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
-    """Return softmax(Q Kᵀ / √d) V for queries, keys and values (any, T, d), and a function that returns their
-    gradients."""
+    """Return softmax(Q Kᵀ / √d) V for queries, keys and values (any, T, d), and a function that returns gradients."""
     scaled_bmm = _scaled_bmm(query)
     weights, softmax_backward = softmax(scaled_bmm(query, key.mT))
 

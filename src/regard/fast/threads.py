@@ -57,8 +57,7 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
 
 
 def _defaults() -> tuple[int, int]:
-    """Return PyTorch's possible defaults: the number of logical cores, or half of this number if each core has
-    two threads."""
+    """Return PyTorch's possible defaults: the number of logical cores, or half with two threads for each core."""
     cores = available_cores()
     return cores, cores // 2
 

@@ -145,9 +145,7 @@ class RecurrentEncoder(nn.Module):
 
 
 def reversed_steps(length: Tensor, time: int) -> Tensor:
-    """Return the step indices (B, T) of sequences of `length` (B, 1) in reverse order, followed by those of the
-    padding.
-    """
+    """Return the step indices (B, T) of sequences of `length` (B, 1) in reverse order, then of the padding."""
     steps = torch.arange(time, device=length.device)
     return torch.where(steps < length, length - 1 - steps, steps)
 
