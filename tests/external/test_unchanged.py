@@ -211,7 +211,7 @@ def test_gradients_are_unchanged(name: str, mask: str) -> None:
 @pytest.mark.parametrize("name", ["regard", "torch, no weights", "kernel", "encoder layer"])
 @torch.no_grad()
 def test_scores_above_the_largest_number_stay_finite(name: str, number: torch.dtype) -> None:
-    """Scores are up to 400,000: the largest float16 number is 65,504, and the fused kernel computes scores in float32."""
+    """Scores are up to 400,000: the largest float16 number is 65,504, and the kernel computes in float32."""
     torch.manual_seed(0)
     model, states = MODELS[name][1]().to(number).train(), torch.randn(B, T, D).to(number)
     for parameter in model.parameters():
@@ -266,7 +266,7 @@ def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
 
 
 class ThreeCallModel(nn.Module):
-    """Calls one layer three times, with a single query as in a decoder step and with several queries as in an encoder."""
+    """Calls one layer three times, with a single query as in a decoder step or several as in an encoder."""
 
     def __init__(self, queries: int) -> None:
         super().__init__()

@@ -193,9 +193,8 @@ def intervene(
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     if not isinstance(to, str) and can_be_negative(target):
         raise InputError(
-            f"to {to} does not fit layer {layer}: its weights can be negative "
-            f"({describe_normalizer(target)}), so the other weights of a row cannot keep their "
-            f"proportions; choose off or uniform"
+            f"to {to} does not fit layer {layer}: its weights can be negative ({describe_normalizer(target)}), so the "
+            "other weights of a row cannot keep their proportions; choose off or uniform"
         )
 
     def apply(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:

@@ -17,7 +17,7 @@ from regard.fast import enabled
 
 
 def can_join(layers: Sequence[nn.Linear]) -> bool:
-    """Return whether `joint_linear` may replace the layers: plain layers in training, all with or all without a bias."""
+    """Return whether `joint_linear` may replace the layers: plain layers in training, all with or without a bias."""
     if not torch.is_grad_enabled() or not enabled():
         return False
     if len({layer.bias is None for layer in layers}) > 1:
