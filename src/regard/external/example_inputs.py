@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from babel.core import get_global
 
 from regard.errors import InputError
 from regard.external.adapters import (
@@ -88,19 +89,6 @@ ARTICLES = (
     "A farmer in the north of the country has found a Roman road below his field. It is six metres wide and paved"
     " with flat stones. Archaeologists will examine it in spring, before the field is sown again.",
 )
-CODES = {
-    "eng": "en",
-    "deu": "de",
-    "ger": "de",
-    "fra": "fr",
-    "spa": "es",
-    "ita": "it",
-    "nld": "nl",
-    "por": "pt",
-    "rus": "ru",
-    "zho": "zh",
-}
-"""Two-letter language code by three-letter code."""
 
 
 class Examples(NamedTuple):
@@ -230,7 +218,11 @@ def _language(code: Any) -> str | None:
     if not isinstance(code, str) or not code:
         return None
     first = code.replace("-", "_").split("_")[0].lower()
-    return CODES.get(first, first) if first.isalpha() and first not in ("multilingual", "code") else None
+    return (
+        get_global("language_aliases").get(first, first)
+        if first.isalpha() and first not in ("multilingual", "code")
+        else None
+    )
 
 
 def _draw_pictures(images: ImageProcessor) -> tuple[str, ...]:
