@@ -15,7 +15,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from regard.activations.capture_session import (
 from regard.activations.forward_tracker import ForwardTracker, and_parents, remove_hooks
 from regard.activations.modules import is_transformers_model
 from regard.activations.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
-from regard.activations.transformers_attention import find_eager_function, uses_interface
+from regard.activations.transformers_attention import find_eager_function, names_in_code, uses_interface
 from regard.attention.records import Kind
 
 ATTENTIONS = "attentions"
@@ -90,12 +90,6 @@ def _computes_softmax(cls: Any) -> bool:
     if find_eager_function(cls) is not None or "att" not in cls.__name__.lower():
         return False
     return any("softmax" in name.lower() for name in names_in_code(cls))
-
-
-@cache
-def names_in_code(cls: Any) -> set[str]:
-    functions = (inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value))
-    return {name for function in functions for name in function.__code__.co_names}
 
 
 class OutputAttentionsHook:

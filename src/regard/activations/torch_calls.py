@@ -61,7 +61,7 @@ from regard.activations.capture_session import (
     zero_masked_rows,
 )
 from regard.activations.forward_tracker import ForwardTracker, ThreadList, and_parents, capturing_elsewhere
-from regard.activations.transformers_attention import find_eager_function
+from regard.activations.transformers_attention import find_eager_function, inherited_names
 from regard.attention.functional import widen
 from regard.attention.names import find_name
 from regard.attention.records import Kind, is_transformed
@@ -409,12 +409,14 @@ def applies(session: CaptureSession) -> bool:
 
     Intercepting every PyTorch call costs time. Regard's own models do not need interception, nor do transformers
     models whose source contains none of the function names and uses none of PyTorch's layers. Interventions
-    need it, because they change the softmax of layers that compute attention in their own code, unless
-    `transformers_attention` captures the layer.
+    need it, because they change the softmax of layers that compute attention in their own code. The code of a layer
+    that `transformers_attention` captures may also have a softmax, which GPT-2 uses with `reorder_and_upcast_attn`.
     """
     if isinstance(session, InterventionSession):
         name = find_name(next(iter(session.layers or ())).partition("#")[0], session.tracker.named)
-        return name is None or find_eager_function(type(session.tracker.named[name])) is None
+        layer_class = type(session.tracker.named.get(name or ""))
+        captured = name is not None and find_eager_function(layer_class) is not None
+        return not captured or any("softmax" in part.lower() for part in inherited_names(layer_class))
     return session.intervenes or any(map(_may_call, set(map(type, session.tracker.modules.values()))))
 
 

@@ -78,6 +78,18 @@ def find_eager_function(cls: type) -> Any:
     return None if function is None else function.__globals__.get(eager_name(function))
 
 
+@cache
+def names_in_code(cls: Any) -> set[str]:
+    functions = (inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value))
+    return {name for function in functions for name in function.__code__.co_names}
+
+
+@cache
+def inherited_names(cls: Any) -> set[str]:
+    bases = (base for base in cls.__mro__ if not base.__module__.startswith("torch."))
+    return {name for base in bases for name in names_in_code(base)}
+
+
 @dataclass(eq=False)
 class InterfaceCall:
     """The inputs of one attention call. `function` is the function that the model calls; `eager` can compute

@@ -35,9 +35,8 @@ from regard.activations import generation, named_modules, output_attentions, tor
 from regard.activations.capture_session import CaptureSession, InterventionSession, is_wanted
 from regard.activations.forward_tracker import ForwardTracker, and_parents
 from regard.activations.modules import prompt_length, resolve_module
-from regard.activations.output_attentions import names_in_code
 from regard.activations.token_labels import TokenLabeler, TokenLabels
-from regard.activations.transformers_attention import uses_interface
+from regard.activations.transformers_attention import inherited_names, names_in_code, uses_interface
 from regard.arguments import public
 from regard.attention.interventions import (
     Intervention,
@@ -283,13 +282,7 @@ def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> d
 
 def _computes_softmax(module: nn.Module) -> bool:
     classes: list[Any] = [type(part) for part in module.modules()]
-    return nn.Softmax in classes or any(SOFTMAX.search(name) for cls in classes for name in _inherited_names(cls))
-
-
-@cache
-def _inherited_names(cls: Any) -> set[str]:
-    bases = (base for base in cls.__mro__ if not base.__module__.startswith("torch."))
-    return {name for base in bases for name in names_in_code(base)}
+    return nn.Softmax in classes or any(SOFTMAX.search(name) for cls in classes for name in inherited_names(cls))
 
 
 def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
