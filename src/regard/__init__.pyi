@@ -27,7 +27,9 @@ from regard.external.layer_maps import (
 from regard.external.loading import look as look
 from regard.external.logit_attribution import (
     LogitAttribution as LogitAttribution,
+    WeightedValues as WeightedValues,
     logit_attribution as logit_attribution,
+    weighted_values as weighted_values,
 )
 from regard.external.logit_lens import LogitLens as LogitLens, logit_lens as logit_lens
 from regard.external.model import ExternalModel as ExternalModel
@@ -36,7 +38,6 @@ from regard.external.next_tokens import (
     NextTokens as NextTokens,
     next_tokens as next_tokens,
 )
-from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
 from regard.fast.memory import keep_memory as keep_memory
 from regard.interpret.alignment import (
     Agreement as Agreement,

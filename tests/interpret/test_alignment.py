@@ -11,7 +11,7 @@ from torch import Tensor
 import regard
 from regard import record
 from regard.attention.functional import uniform_weights
-from regard.attention.single import Attention
+from regard.attention.layer import Attention
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
 from regard.interpret.alignment import (

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.interventions import intervene
+from regard.attention.interventions import intervene, record_own
 from regard.attention.layer import attention_layers
-from regard.attention.recording import record_own
 from regard.interpret.timeline import (
     Development,
     Head,

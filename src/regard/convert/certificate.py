@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard.convert.conversion import ConvertedModel
 from regard.convert.exportable import Exportable
 from regard.data.batch import PairBatch, collate

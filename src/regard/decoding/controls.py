@@ -18,7 +18,6 @@ from regard.arguments import Limits, check_fields, public
 from regard.data.tokenization import WITHOUT_BLANKS, Span, find_script, is_whole
 from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN, Vocabulary, is_blank
 from regard.errors import InputError, plural, shorten
-from regard.fast.topk import topk
 
 NEVER = (PAD, BOS, UNKNOWN)  # Tokens that never occur in an answer
 
@@ -48,12 +47,18 @@ class Constraints:
         count, symbols = log_probs.shape[1:]
         # At most one extension of each prefix ends, so the best `2 * width` extensions contain `width` unfinished
         # extensions.
-        totals, indices = topk(log_probs, totals, min(2 * width, count * symbols))
+        totals, indices = best_extensions(log_probs, totals, min(2 * width, count * symbols))
         check_finite(totals)  # NaN counts as the largest value
         return select_extensions(totals, indices // symbols, indices % symbols, width, count)
 
 
 UNCONSTRAINED = Constraints()
+
+
+def best_extensions(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest sums (B, count) of `totals` (B, K) and `log_probs` (B, K, V), in descending order,
+    and their indices among all K V extensions."""
+    return (totals.unsqueeze(-1) + log_probs).flatten(1).topk(count)
 
 
 def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: int, prefixes: int) -> Extensions:
@@ -198,7 +203,7 @@ class RequiredTerms:
         repetitions. Candidates: the best extensions, the best extension of each prefix, and the next token of
         each term that does not occur in a prefix."""
         count, symbols = log_probs.shape[1:]
-        _, best = topk(log_probs, totals, min(2 * width, count * symbols))
+        _, best = best_extensions(log_probs, totals, min(2 * width, count * symbols))
         progress = self.progress(prefixes, sources)
         terms = self.terms[list(sources)].to(prefixes.device).unsqueeze(1).expand(-1, count, -1, -1)
         position = progress.begun.clamp_max(terms.shape[-1] - 1).unsqueeze(-1)

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.fast.onednn import OneDNNMode
 from regard.models.base import AnswerModel, LanguageModel
 from regard.tasks.base import Task

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from regard.arguments import public
 from regard.attention.functional import uniform_weights
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.data.batch import PairBatch, collate
 from regard.data.tokenization import TokenizedText, Unit, tokenize
 from regard.data.vocabulary import Vocabulary

@@ -25,11 +25,10 @@ from torch.overrides import TorchFunctionMode
 
 from regard.activations.components import Components
 from regard.activations.interface import is_linear, is_norm
-from regard.attention.combinations import Forgetting, Selective
 from regard.attention.descriptions import part_name
 from regard.attention.layer import AttentionLayer, LayerCall, attention_layers, trace_layer
 from regard.attention.names import layer_name, short_name
-from regard.attention.parts import positions_of
+from regard.attention.parts import Forgetting, Selective, positions_of
 from regard.attention.positions import Concatenated, Positions
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
 from regard.errors import InputError

@@ -40,10 +40,9 @@ from rich.table import Column, Table
 from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.attention.interventions import intervene
+from regard.attention.interventions import intervene, record_own
 from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.evaluation.accuracy import output_losses

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.arguments import Limits, public
+from regard.attention.interventions import record_own
 from regard.attention.names import find_name, short_name
-from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.evaluation.accuracy import exact_match, fresh_batches
 from regard.result import Result, percent
@@ -92,6 +92,7 @@ class AnswerRun(TensorRun[TaskPart, ModelPart]):
         The samples are generated with `seed`, independently of the training data. Raises `InputError` for
         invalid options.
         """
+        from regard.interpret.alignment import relevance_share
 
         vary_len = self.config.training.vary_len and sample_len is None
 

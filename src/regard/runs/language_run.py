@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.arguments import public
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range

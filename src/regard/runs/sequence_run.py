@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from regard.arguments import public, show_value
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.convert.engine import Engines
 from regard.convert.exportable import EngineName, Precision

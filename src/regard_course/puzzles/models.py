@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.models.base import TaskModel
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE

@@ -19,7 +19,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard.errors import MachineError
 from regard.evaluation.accuracy import output_losses
 from regard.io.reading import is_file, json_digest, read_json

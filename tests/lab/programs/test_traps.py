@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard.interpret.attribution.methods import METHODS
 from regard.interpret.attribution.trial import Background, Level, Trial
 from regard_lab.bench.known_models import KnownModel, trap_model
