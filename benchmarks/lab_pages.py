@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.result import signed
 from regard.sweep.processes import Local
 from regard.viz.report_page import markdown_table

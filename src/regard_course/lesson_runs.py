@@ -14,8 +14,7 @@ import numpy as np
 
 from regard.errors import EditedError, InputError
 from regard.external.logit_lens import read_states
-from regard.io.reading import DamageError
-from regard.io.writing import refuse_links, write_json
+from regard.io import DamageError, refuse_links, write_json
 from regard.runs.loading import load
 from regard.runs.run_types import AnyRun
 from regard.runs.training import train

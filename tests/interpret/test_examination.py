@@ -19,7 +19,7 @@ from regard.interpret.estimates import Estimate, estimate
 from regard.interpret.examination import HeadFindings, examined_facts, make_examination
 from regard.interpret.importance import HeadImportance, importance_by_layer
 from regard.interpret.probing import Probe, correlation
-from regard.io.reading import add_digest
+from regard.io import add_digest
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import RunFolder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.io.writing import new_folder, tidy
+from regard.io import new_folder, tidy
 
 
 def filled(path: Path, content: str) -> None:
@@ -70,8 +70,8 @@ def in_another_process(code: str, folder: Path) -> None:
     """Run code that kills its process."""
     lines = [
         "import os, pathlib",
-        "from regard.io.writing import new_folder",
-        "from regard.io.writing import write_file",
+        "from regard.io import new_folder",
+        "from regard.io import write_file",
         code,
     ]
     found = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=False)

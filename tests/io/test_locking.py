@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.io.locking import build_once, hold_lock
+from regard.io import build_once, hold_lock
 
-HOLD = "import pathlib, sys, time; from regard.io.locking import hold_lock; held = hold_lock(pathlib.Path(sys.argv[1]))"
+HOLD = "import pathlib, sys, time; from regard.io import hold_lock; held = hold_lock(pathlib.Path(sys.argv[1]))"
 
 
 def test_a_second_process_is_refused_with_the_holder(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.io.reading import (
+from regard.io import (
     DamageError,
     check_file,
     convert_json,

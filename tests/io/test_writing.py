@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.io.writing import check_writable, make_folder, open_regular, write_file, write_json, write_new
+from regard.io import check_writable, make_folder, open_regular, write_file, write_json, write_new
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:

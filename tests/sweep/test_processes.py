@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.io.locking import hold_lock
+from regard.io import hold_lock
 from regard.sweep.processes import run_in_processes
 from tests.processes import CONTEXT
 

@@ -24,7 +24,7 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.io.locking import hold_lock
+from regard.io import hold_lock
 from regard.sweep.comparison import compare
 from regard.sweep.job import Job
 from regard.sweep.ray import Driver, Ray, measure_on_machine

@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io.reading import add_digest
+from regard.io import add_digest
 from regard.training.tensor_file import pack_tensors, read_tensors
 
 FLAGS: dict[str, Any] = {"hidden": 8, "steps": 6, "batchsize": 4, "snapshots": 3, "progress": False}

@@ -11,8 +11,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io.reading import add_digest
-from regard.io.writing import write_inside
+from regard.io import add_digest, write_inside
 from regard.training import checkpoint
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import make_config
@@ -111,9 +110,9 @@ def test_resuming_without_training_state_is_refused(run: RunFolder) -> None:
 
 def test_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """If any write of a checkpoint fails, a complete model and a state for resuming remain."""
-    from regard.io import writing
+    import regard.io
 
-    written = writing.write_file
+    written = regard.io.write_file
     for failing in range(2):
         calls = iter(range(10))
 
@@ -122,7 +121,7 @@ def test_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytes
                 raise regard.MachineError("disk full")
             written(path, content)
 
-        monkeypatch.setattr(writing, "write_file", write)
+        monkeypatch.setattr(regard.io, "write_file", write)
         weights = Checkpoint.load(run).weights
         with pytest.raises(regard.MachineError):
             Checkpoint(step=13, weights=weights, training={"generator": torch.zeros(1)}).save(run)

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from hypothesis import given, strategies as st
 
-from regard.io.reading import DamageError
+from regard.io import DamageError
 from regard.training.tensor_file import LARGEST, TYPES, pack_tensors, read_metadata, read_tensors, tensor_specs
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2]), "c": torch.zeros(0, 5).half()}

@@ -9,8 +9,7 @@ from regard.cli.parsing import check_needed, first_word, read_command, take_flag
 from regard.cli.terminal import EXPLORER, print_message, print_table, resumable, say_saved
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
-from regard.io.reading import is_folder, read_text
-from regard.io.writing import check_writable, write_json
+from regard.io import check_writable, is_folder, read_text, write_json
 from regard.sweep.comparison import COMPARISONS, compare
 from regard.sweep.job import Backend
 from regard.sweep.processes import Local

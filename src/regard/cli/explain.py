@@ -11,7 +11,7 @@ from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_
 from regard.errors import InputError
 from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD
 from regard.interpret.why import DEPTH, why
-from regard.io.writing import check_writable, write_json
+from regard.io import check_writable, write_json
 
 if TYPE_CHECKING:
     from regard.interpret.examination import Examination

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from regard.cli.terminal import print_message
 from regard.data.parallel import check_files, decompress, detect_encoding
 from regard.errors import InputError
-from regard.io.reading import cannot_read
+from regard.io import cannot_read
 
 LENIENT_HINT = "; or read invalid bytes as unknown, with --lenient"
 LINES_PER_CHUNK = 512

@@ -15,8 +15,7 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_table, say_saved
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.io.reading import is_folder, read_text
-from regard.io.writing import write_json
+from regard.io import is_folder, read_text, write_json
 from regard.runs.loading import SAVEPATH
 from regard.training.run_folder import is_run_folder
 from regard.viz.attention_map import PAGE, PICTURES, AttentionMap, check_extension

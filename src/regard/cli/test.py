@@ -14,7 +14,7 @@ from regard.cli.terminal import open_on_screen, print_message, print_table, say_
 from regard.cli.translate import check_length_penalty
 from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
-from regard.io.writing import check_writable, refuse_input, write_file, write_json
+from regard.io import check_writable, refuse_input, write_file, write_json
 from regard.result import Result
 from regard.runs.loading import SAVEPATH, load
 from regard.training.run_folder import RunFolder

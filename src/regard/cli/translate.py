@@ -25,7 +25,7 @@ from regard.decoding.controls import Controls, encode_constraint
 from regard.decoding.translation import Candidate, blank_answer
 from regard.errors import InputError, plural
 from regard.fast.memory import keep_memory
-from regard.io.writing import check_writable, refuse_input
+from regard.io import check_writable, refuse_input
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 

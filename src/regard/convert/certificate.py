@@ -27,7 +27,7 @@ from regard.data.vocabulary import PAD
 from regard.decoding.generation import generate
 from regard.decoding.translation import Search, longest_answer, search_batch
 from regard.errors import InputError, plural
-from regard.io.reading import list_files, read_json
+from regard.io import list_files, read_json
 from regard.progress import counting_bar, print_status
 from regard.result import Result
 from regard.streams import make_generator

@@ -42,7 +42,7 @@ from regard.decoding.translation import (
 from regard.errors import InputError
 from regard.evaluation.scoring import token_log_probabilities
 from regard.fast.onednn import packed_logits
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.libraries import import_library, library_errors
 from regard.models.transformer import Transformer, TransformerConfig
 

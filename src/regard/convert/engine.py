@@ -26,7 +26,7 @@ from regard.attention.layer import attention_layers
 from regard.convert.exportable import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError
-from regard.io.writing import check_folder, new_folder, refuse_links, remove_quietly
+from regard.io import check_folder, new_folder, refuse_links, remove_quietly
 from regard.libraries import import_library
 from regard.progress import print_status
 from regard.result import to_plain

@@ -25,8 +25,7 @@ from regard.convert.language_models import (
 from regard.data.unknown_tokens import read_unknown
 from regard.errors import InputError
 from regard.evaluation.bleu import quality
-from regard.io.locking import hold_lock
-from regard.io.writing import new_folder, write_file, write_json
+from regard.io import hold_lock, new_folder, write_file, write_json
 from regard.progress import print_status
 from regard.training.run_folder import RunFolder
 

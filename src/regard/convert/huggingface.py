@@ -44,8 +44,17 @@ from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
-from regard.io.reading import DamageError, damaged_file, is_file, parse_json, read_bytes, read_json, read_text
-from regard.io.writing import write_file, write_json
+from regard.io import (
+    DamageError,
+    damaged_file,
+    is_file,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_text,
+    write_file,
+    write_json,
+)
 from regard.libraries import import_library, library_errors, offline
 from regard.models.transformer import Transformer, TransformerConfig
 

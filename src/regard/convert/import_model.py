@@ -17,9 +17,7 @@ from regard.convert.huggingface import MEND, read_marian
 from regard.convert.language_models import FAMILIES, read_language_model
 from regard.errors import InputError
 from regard.external.loading import check_sizes
-from regard.io.locking import hold_lock
-from regard.io.reading import is_file, is_folder, read_json
-from regard.io.writing import check_name, write_json
+from regard.io import check_name, hold_lock, is_file, is_folder, read_json, write_json
 from regard.plugins import describe_error
 from regard.training.building import build_model
 from regard.training.checkpoint import Checkpoint

@@ -23,8 +23,7 @@ from regard.data.imported_tokenizer import SPECIAL_TOKENS, ImportedTokenizer
 from regard.data.subwords import RESERVED, SubwordVocabulary, make_tokenizer
 from regard.data.vocabulary import BLANK, UNKNOWN
 from regard.errors import InputError
-from regard.io.reading import DamageError, is_file
-from regard.io.writing import write_file, write_json
+from regard.io import DamageError, is_file, write_file, write_json
 from regard.libraries import import_library
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.progress import print_status

@@ -25,7 +25,7 @@ import numpy as np
 
 from regard.data.parallel import PairCounts
 from regard.data.unknown_tokens import UnknownCount, UnknownShares
-from regard.io.reading import DamageError, check_file, damaged_file, read_stored
+from regard.io import DamageError, check_file, damaged_file, read_stored
 
 BOUND = np.dtype("<i8")
 BLOCK = 1 << 20  # The number of bytes per read when checksums are computed

@@ -16,8 +16,7 @@ from regard.data.subwords import SubwordVocabulary
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, is_blank
 from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, plural, shorten
-from regard.io.reading import add_digest
-from regard.io.writing import new_folder, write_json
+from regard.io import add_digest, new_folder, write_json
 from regard.machine import available_cores
 
 LINES = 20_000

@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from regard.data.subwords import FAILURE, REMEDY, Index, make_tokenizer
 from regard.data.vocabulary import BLANK, replace_surrogates
 from regard.errors import InputError
-from regard.io.reading import DamageError, convert_json, parse_json
+from regard.io import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
 
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")

@@ -34,7 +34,7 @@ from regard.external.adapters import (
 from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.model import ExternalModel
 from regard.external.model_input import ImageProcessor, TextEncoder, as_inputs, load_image_processor
-from regard.io.reading import is_file, is_folder
+from regard.io import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
 from regard.training.run_folder import is_run_folder
 from regard.training.tensor_file import warn_not_finite

@@ -48,7 +48,7 @@ from regard.interpret.probing import (
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.interpret.sentence_errors import RUN, describe_error, error_bracket, is_reliable, threshold
-from regard.io.writing import write_file, write_json
+from regard.io import write_file, write_json
 from regard.result import Result, percent, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.training.run_folder import RunFolder

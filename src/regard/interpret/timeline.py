@@ -25,7 +25,7 @@ from rich.table import Column, Table
 
 from regard.arguments import public
 from regard.interpret.head_scores import RELEVANT, Head
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.result import Result, signed, to_plain
 from regard.viz.report_page import Part, Plot, render_page
 

@@ -23,7 +23,7 @@ from regard.data.word_alignment import Symmetrization, format_moses, links_from_
 from regard.errors import InputError
 from regard.interpret.alignment import all_weights, cross_attention_heads, extract_links, word_weights
 from regard.interpret.head_selection import AligningHeads, By, KeptHeads, choose_heads, combine_heads
-from regard.io.reading import DamageError, convert_json, damaged_file
+from regard.io import DamageError, convert_json, damaged_file
 from regard.result import Result, to_plain
 from regard.training.objective import HEAD, guided_layer
 

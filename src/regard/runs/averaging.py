@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.arguments import public
 from regard.errors import InputError, plural
-from regard.io.locking import hold_lock
-from regard.io.reading import list_steps
+from regard.io import hold_lock, list_steps
 from regard.runs.loading import load
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import check_run_path, create_run

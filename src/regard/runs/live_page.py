@@ -21,7 +21,7 @@ from regard.arguments import public
 from regard.data.batch import PairBatch, collate, read_source
 from regard.data.vocabulary import CharacterVocabulary, WordVocabulary
 from regard.errors import InputError
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.models.base import ModelConfig
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.recurrent import RecurrentSeq2Seq

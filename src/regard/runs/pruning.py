@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.arguments import public
 from regard.interpret.importance import Pruned, prune_heads
-from regard.io.locking import hold_lock
+from regard.io import hold_lock
 from regard.runs.loading import load, read_consistently, read_run
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import create_run, vocabulary_digest

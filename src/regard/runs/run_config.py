@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.unknown_tokens import FILE as UNKNOWN_FILE
 from regard.errors import InputError, plural
-from regard.io.reading import is_file, is_folder, list_steps
+from regard.io import is_file, is_folder, list_steps
 from regard.progress import print_status
 from regard.tasks.all_tasks import find_task
 from regard.training import trainer

@@ -23,7 +23,7 @@ from regard.interpret.examination import FILE, Examination, HeadFindings, read_e
 from regard.interpret.head_scores import SAMPLES, measure_heads
 from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable
 from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD, Development, Timeline
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent, to_plain
 from regard.runs.loading import SAVEPATH, load, read_task

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from regard.arguments import Limits, public
 from regard.errors import InputError
-from regard.io.writing import refuse_links, write_file
+from regard.io import refuse_links, write_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
 from regard.statistics import (

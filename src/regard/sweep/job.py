@@ -20,8 +20,7 @@ import msgspec
 
 from regard.arguments import public
 from regard.errors import EditedError, InputError, plural
-from regard.io.reading import is_file, list_steps, read_json
-from regard.io.writing import write_json
+from regard.io import is_file, list_steps, read_json, write_json
 from regard.progress import print_status
 from regard.runs.run import Figures
 from regard.runs.training import train

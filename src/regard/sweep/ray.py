@@ -21,9 +21,7 @@ import torch
 
 from regard.arguments import Limits, check_fields
 from regard.errors import InputError, MachineError, RegardError
-from regard.io.locking import BusyError
-from regard.io.reading import is_file, read_text
-from regard.io.writing import make_folder, remove_quietly, temporary_path, write_file
+from regard.io import BusyError, is_file, make_folder, read_text, remove_quietly, temporary_path, write_file
 from regard.libraries import import_library, library_errors
 from regard.sweep.job import JobT, SweepJob
 from regard.sweep.processes import exit_on_signal, handle_signals

@@ -20,8 +20,7 @@ from typing import Annotated, Any
 
 from regard.arguments import Limits, check_fields
 from regard.errors import InputError, MachineError
-from regard.io.reading import is_file, read_text
-from regard.io.writing import make_folder, remove_quietly, write_file
+from regard.io import is_file, make_folder, read_text, remove_quietly, write_file
 from regard.libraries import import_library
 from regard.sweep.job import JobT, SweepJob
 from regard.sweep.processes import EndedError, Worker

@@ -25,8 +25,17 @@ from torch import Tensor, nn
 from regard import fast
 from regard.errors import InputError
 from regard.fast.adam import fused_lerp
-from regard.io.reading import DamageError, has_valid_digest, is_file, is_folder, list_steps
-from regard.io.writing import explain_missing_folder, refuse_links, remove_quietly, write_inside
+from regard.io import (
+    DamageError,
+    explain_missing_folder,
+    has_valid_digest,
+    is_file,
+    is_folder,
+    list_steps,
+    refuse_links,
+    remove_quietly,
+    write_inside,
+)
 from regard.training.adam import Adam
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective

@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError
-from regard.io.locking import hold_lock
+from regard.io import hold_lock
 from regard.tasks.batch import Batch, TokenBatch
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch | TokenBatch)

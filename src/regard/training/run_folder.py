@@ -26,9 +26,10 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 
 from regard.errors import EditedError, InputError
-from regard.io.reading import (
+from regard.io import (
     DamageError,
     add_digest,
+    append_inside,
     canonical_json,
     convert_json,
     damaged_file,
@@ -36,12 +37,17 @@ from regard.io.reading import (
     is_file,
     json_digest,
     list_steps,
+    new_folder,
     parse_json,
     read_bytes,
     read_text,
+    refuse_links,
+    tidy,
     without_digest,
+    write_file,
+    write_inside,
+    write_json,
 )
-from regard.io.writing import append_inside, new_folder, refuse_links, tidy, write_file, write_inside, write_json
 from regard.plugins import PluginError
 from regard.progress import print_status
 from regard.training.config import RunConfig, options_class

@@ -28,8 +28,15 @@ from torch.distributed.tensor import DTensor
 
 from regard.attention.blocks import Block, DecoderLayer
 from regard.errors import InputError
-from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
-from regard.io.writing import refuse_links, remove_quietly, write_json
+from regard.io import (
+    add_digest,
+    has_valid_digest,
+    list_files,
+    read_json,
+    refuse_links,
+    remove_quietly,
+    write_json,
+)
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective

@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.io.reading import MAX_DIGITS, DamageError, canonical_json, check_file, convert_json, parse_json
+from regard.io import MAX_DIGITS, DamageError, canonical_json, check_file, convert_json, parse_json
 
 LARGEST_HEADER = 1 << 24
 """Largest accepted size of a header in bytes."""

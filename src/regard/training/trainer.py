@@ -13,8 +13,7 @@ from regard.attention.blocks import Block
 from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.fast import onednn
-from regard.io.reading import list_steps
-from regard.io.writing import refuse_links, remove_quietly
+from regard.io import list_steps, refuse_links, remove_quietly
 from regard.machine import choose
 from regard.streams import derive_seed
 from regard.tasks.batch import Batch, BatchSource, TokenBatch

@@ -18,8 +18,7 @@ import torch
 from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.errors import InputError, check_range
-from regard.io.reading import DamageError, damaged_file, read_json
-from regard.io.writing import write_new
+from regard.io import DamageError, damaged_file, read_json, write_new
 from regard.models.base import TaskModel
 from regard.result import Result, to_plain
 from regard.runs.run_types import AnyRun

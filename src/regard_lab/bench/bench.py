@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from regard.arguments import Limits, public
-from regard.io.reading import is_file
-from regard.io.writing import check_folder, make_folder
+from regard.io import check_folder, is_file, make_folder
 from regard.progress import counting_bar
 from regard.sweep.job import say_reused
 from regard.sweep.processes import run_in_processes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import unknown_choice
-from regard.io.writing import make_folder
+from regard.io import make_folder
 from regard.runs.loading import load
 from regard.runs.training import train
 from regard_lab.bench.known_models import Kind, KnownModel, compiled_model, trap_model

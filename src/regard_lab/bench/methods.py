@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from regard.errors import InputError, unknown_choice
 from regard.interpret.attribution.explainers import library_method
 from regard.interpret.attribution.methods import METHODS
-from regard.io.reading import is_file
+from regard.io import is_file
 from regard.plugins import PluginError, check_loaded, code_digest, describe_error, import_plugin, plugin_imports
 from regard.version import __version__
 

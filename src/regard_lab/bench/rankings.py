@@ -26,8 +26,7 @@ import numpy as np
 from regard.errors import InputError
 from regard.interpret.attribution.methods import average, known_method, run_method
 from regard.interpret.attribution.trial import LEVELS, Background, Level, Trial
-from regard.io.reading import is_file, read_json
-from regard.io.writing import make_folder, refuse_links, write_json
+from regard.io import is_file, make_folder, read_json, refuse_links, write_json
 from regard.plugins import PluginError, describe_error
 from regard.statistics import auroc
 from regard.streams import derive_seed

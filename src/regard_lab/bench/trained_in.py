@@ -29,8 +29,7 @@ from torch import Tensor
 from regard.activations.components import find_components, replace_outputs
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD
-from regard.io.reading import is_file
-from regard.io.writing import make_folder, write_file, write_json
+from regard.io import is_file, make_folder, write_file, write_json
 from regard.models.base import TaskModel
 from regard.streams import derive_seed, make_generator
 from regard.tasks.batch import IGNORE

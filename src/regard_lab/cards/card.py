@@ -24,8 +24,7 @@ from torch import Tensor
 
 from regard.attention.mechanism import Mechanism
 from regard.errors import check_range
-from regard.io.reading import is_file, read_json
-from regard.io.writing import make_folder, write_json
+from regard.io import is_file, make_folder, read_json, write_json
 from regard.models.decoder_only import DecoderOnly
 from regard.statistics import LEVEL, Interval, paired_interval, seed_range
 from regard.streams import make_generator

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from regard.attention.mechanism import Mechanism
 from regard.errors import plural
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.result import percent, signed, to_plain
 from regard.statistics import Interval, describe_range
 from regard.viz.report_page import Part, Plot, render_page

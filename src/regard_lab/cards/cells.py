@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from regard.errors import MachineError
-from regard.io.reading import is_file, json_digest, read_json
-from regard.io.writing import make_folder, refuse_links, write_json
+from regard.io import is_file, json_digest, make_folder, read_json, refuse_links, write_json
 from regard.progress import counting_bar, print_status
 from regard.sweep.job import Backend, say_reused
 from regard.sweep.processes import Local
