@@ -13,9 +13,9 @@ import regard
 from regard.external.comparison import ModelComparison
 from regard.interpret.roles import HeadRole, HeadRoles
 from regard.runs.seeds import timeline
+from regard.sweep.backends import Local
 from regard.sweep.comparison import Comparison, folder_name, make_variants, measure_grid
 from regard.sweep.job import MEASURED, Measured, _compared, make_job
-from regard.sweep.processes import Local
 from regard.training.config import make_config
 from regard.training.run_folder import RunFolder
 from regard_course.exercises.course import EXERCISES

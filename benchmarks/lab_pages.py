@@ -14,7 +14,7 @@ from statistics import fmean
 
 from regard.io import write_file
 from regard.result import signed
-from regard.sweep.processes import Local
+from regard.sweep.backends import Local
 from regard.viz.report_page import markdown_table
 from regard_lab.bench.bench import bench
 from regard_lab.bench.methods import ORACLE, RANDOM

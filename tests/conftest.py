@@ -119,7 +119,7 @@ def run_jobs_here(patch: pytest.MonkeyPatch) -> None:
         for job in jobs:
             yield job, work(job)
 
-    for name in ("regard.sweep.processes", "regard_lab.bench.bench"):
+    for name in ("regard.sweep.backends", "regard_lab.bench.bench"):
         patch.setattr(importlib.import_module(name), "run_in_processes", run)
 
 

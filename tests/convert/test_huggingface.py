@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.convert.certificate import read_certificate
-from regard.convert.export import export
+from regard.convert.exchange import export
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write

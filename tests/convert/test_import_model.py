@@ -14,8 +14,7 @@ import torch
 import regard
 from regard.convert import huggingface
 from regard.convert.certificate import Certificate, read_certificate
-from regard.convert.export import export
-from regard.convert.import_model import import_model
+from regard.convert.exchange import export, import_model
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.errors import InputError
 from tests.conftest import TINY

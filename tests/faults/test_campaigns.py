@@ -283,7 +283,7 @@ def test_missing_lock_is_detected() -> None:
 
     with (
         mock.patch("regard.training.distributed.hold_lock", free),
-        mock.patch("regard.runs.pruning.hold_lock", free),
+        mock.patch("regard.runs.derived_runs.hold_lock", free),
     ):
         detected(together.main(40, seed=0))
 

@@ -15,7 +15,7 @@ from regard.attention.mechanism import PARTS
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError
 from regard.runs.live_page import live_data
-from regard.training.signals import Interrupted
+from regard.training.trainer import Interrupted
 from regard.training.trust_code import check_trusted, code_digests
 
 MECHANISMS = (

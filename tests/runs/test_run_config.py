@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.runs import run_config
+from regard.runs import training
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import changed_config
 from tests.german import sentences, write
@@ -255,6 +255,6 @@ def test_preset_of_a_resumed_run_must_agree(german: regard.TranslationRun) -> No
     with pytest.raises(InputError, match="preset base has hidden 512, but the run has 32: a resumed run keeps"):
         regard.train("translation", resume=True, preset="base", savepath=german.folder.parent, progress=False)
     stored = regard.make_config("translation", {"preset": "small", "heads": 8})
-    run_config._check_preset(stored, {"preset": "small", "heads": 8})
+    training._check_preset(stored, {"preset": "small", "heads": 8})
     with pytest.raises(InputError, match="preset small has heads 4, but the run has 8"):
-        run_config._check_preset(stored, {"preset": "small"})
+        training._check_preset(stored, {"preset": "small"})

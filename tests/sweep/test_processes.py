@@ -13,7 +13,7 @@ import pytest
 
 import regard
 from regard.io import hold_lock
-from regard.sweep.processes import run_in_processes
+from regard.sweep.backends import run_in_processes
 from tests.processes import CONTEXT
 
 

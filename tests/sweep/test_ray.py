@@ -25,9 +25,9 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.io import hold_lock
+from regard.sweep.backends import Driver, Ray, measure_on_machine
 from regard.sweep.comparison import compare
 from regard.sweep.job import Job
-from regard.sweep.ray import Driver, Ray, measure_on_machine
 from regard.training.trust_code import code_digests
 from regard.version import __version__
 from tests.sweep.cluster import LostError, job, lose_at, short_checkpoints

@@ -15,10 +15,10 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.sweep import slurm
+from regard.sweep import backends
+from regard.sweep.backends import Slurm
 from regard.sweep.comparison import compare
 from regard.sweep.job import Job
-from regard.sweep.slurm import Slurm
 from tests.sweep.cluster import job
 
 Command = Callable[..., tuple[int, str, str]]
@@ -54,8 +54,8 @@ class FakeSlurm:
         """Tasks that remain in the queue."""
         monkeypatch.setitem(sys.modules, "submitit", self)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-        monkeypatch.setattr(slurm, "POLL_INTERVAL", 0.0)
-        monkeypatch.setattr(slurm.subprocess, "run", self.run)
+        monkeypatch.setattr(backends, "POLL_INTERVAL", 0.0)
+        monkeypatch.setattr(backends.subprocess, "run", self.run)
 
     def AutoExecutor(self, folder: Path, **options: Any) -> Any:  # noqa: N802
         def map_array(work: Any, jobs: Sequence[Job]) -> list[FakeTask]:
@@ -98,13 +98,13 @@ def test_a_comparison_is_a_job_array(tmp_path: Path, faked: FakeSlurm) -> None:
         name: faked.parameters[name] for name in ("timeout_min", "mem_gb", "cpus_per_task", "slurm_partition")
     }
     assert parameters == {"timeout_min": 90, "mem_gb": 3, "cpus_per_task": 2, "slurm_partition": "long"}
-    assert not list(tmp_path.rglob(slurm.NOTE))
+    assert not list(tmp_path.rglob(backends.NOTE))
 
 
 def test_large_comparisons_are_several_arrays(
     tmp_path: Path, faked: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm, "LARGEST_ARRAY", 3)
+    monkeypatch.setattr(backends, "LARGEST_ARRAY", 3)
     compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **{**SMALL, "seeds": 4})
     assert [len(jobs) for jobs in faked.submitted] == [3, 1]
 
@@ -123,7 +123,7 @@ def test_an_error_stops_the_other_trainings(tmp_path: Path, faked: FakeSlurm) ->
     (tmp_path / "counting" / "score=dot" / "seed-0" / "counting" / "thesis.txt").touch()
     with pytest.raises(InputError, match="exists and is not a run"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
-    assert faked.cancelled == ["1_1"] and not list(tmp_path.rglob(slurm.NOTE))
+    assert faked.cancelled == ["1_1"] and not list(tmp_path.rglob(backends.NOTE))
 
 
 def test_the_same_command_finds_submitted_trainings(
@@ -136,11 +136,11 @@ def test_the_same_command_finds_submitted_trainings(
         raise GoneError
 
     with monkeypatch.context() as patch:
-        patch.setattr(slurm.time, "sleep", gone)
-        patch.setattr(slurm.Slurm, "_cancel", lambda self, waiting: None)
+        patch.setattr(backends.time, "sleep", gone)
+        patch.setattr(backends.Slurm, "_cancel", lambda self, waiting: None)
         with pytest.raises(GoneError):
             compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
-    assert len(list(tmp_path.rglob(slurm.NOTE))) == 2
+    assert len(list(tmp_path.rglob(backends.NOTE))) == 2
     del faked.queue["1_1"]  # like scancel
     faked.keeps = {"1_0"}
     queries = 0
@@ -150,7 +150,7 @@ def test_the_same_command_finds_submitted_trainings(
         queries += 1
         faked.keeps = set()
 
-    monkeypatch.setattr(slurm.time, "sleep", count_query)
+    monkeypatch.setattr(backends.time, "sleep", count_query)
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     assert queries and [len(jobs) for jobs in faked.submitted] == [2, 1]
     assert faked.submitted[1][0].folder.name == "seed-1" and len(result.measured["score=dot"]) == 2
@@ -194,7 +194,7 @@ def test_submitit_with_local_processes(tmp_path: Path) -> None:
 @needs_submitit
 def test_the_time_limit_saves_and_requeues(tmp_path: Path) -> None:
     long_job = job(tmp_path, steps=1_000_000)
-    training = slurm._Training(threads=1)
+    training = backends._Training(threads=1)
     submissions: list[Any] = []
 
     def soon() -> None:
@@ -207,8 +207,8 @@ def test_the_time_limit_saves_and_requeues(tmp_path: Path) -> None:
     timer.start()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(slurm, "GRACE", 0.0)
-            with pytest.raises((slurm.EndedError, OSError)):
+            patch.setattr(backends, "SLURM_GRACE", 0.0)
+            with pytest.raises((backends.EndedError, OSError)):
                 training(long_job)
     finally:
         timer.join()
@@ -216,7 +216,7 @@ def test_the_time_limit_saves_and_requeues(tmp_path: Path) -> None:
     assert step > 0 and step == regard.load(long_job.run.path).step
     [submission] = submissions
     again: Any = pickle.loads(pickle.dumps(submission.function))
-    assert isinstance(again, slurm._Training) and submission.args == (long_job,)
+    assert isinstance(again, backends._Training) and submission.args == (long_job,)
 
 
 def test_trainings_ignore_the_time_limit_signal() -> None:
@@ -225,7 +225,7 @@ def test_trainings_ignore_the_time_limit_signal() -> None:
     training: Any = SimpleNamespace(measure=lambda: seen.append(signal.getsignal(signal.SIGUSR2)))
     before = signal.getsignal(signal.SIGUSR2)
     try:
-        slurm._measure(training)
+        backends._measure_on_slurm(training)
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert seen == [signal.SIG_IGN]

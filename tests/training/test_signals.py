@@ -5,19 +5,19 @@ import signal
 
 import pytest
 
-from regard.training import signals
+from regard.training import trainer
 
 
 def test_first_signal_is_delayed_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(signals.time, "monotonic", lambda: now)
+    monkeypatch.setattr(trainer.time, "monotonic", lambda: now)
     before = signal.getsignal(signal.SIGINT)
-    with signals.delay_signals() as stopped:
+    with trainer.delay_signals() as stopped:
         signal.raise_signal(signal.SIGTERM)
-        now += signals.DEBOUNCE / 2
+        now += trainer.DEBOUNCE / 2
         signal.raise_signal(signal.SIGINT)
         assert stopped == [signal.SIGTERM]
-        now += signals.DEBOUNCE
+        now += trainer.DEBOUNCE
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
@@ -26,7 +26,7 @@ def test_first_signal_is_delayed_and_a_later_one_acts(monkeypatch: pytest.Monkey
 def test_signal_within_the_handler_is_debounced(monkeypatch: pytest.MonkeyPatch) -> None:
     # Python can run a handler inside another handler. The second signal arrives while the first handler reads
     # the clock.
-    clock = signals.time.monotonic
+    clock = trainer.time.monotonic
     coming = [signal.SIGINT]
 
     def monotonic() -> float:
@@ -34,8 +34,8 @@ def test_signal_within_the_handler_is_debounced(monkeypatch: pytest.MonkeyPatch)
             signal.raise_signal(coming.pop())
         return clock()
 
-    monkeypatch.setattr(signals.time, "monotonic", monotonic)
-    with signals.delay_signals() as stopped:
+    monkeypatch.setattr(trainer.time, "monotonic", monotonic)
+    with trainer.delay_signals() as stopped:
         signal.raise_signal(signal.SIGTERM)
         assert stopped == [signal.SIGTERM]
     assert not coming

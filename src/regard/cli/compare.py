@@ -10,11 +10,8 @@ from regard.cli.terminal import EXPLORER, print_message, print_table, resumable,
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, is_folder, read_text, write_json
+from regard.sweep.backends import Backend, Local, Ray, Slurm
 from regard.sweep.comparison import COMPARISONS, compare
-from regard.sweep.job import Backend
-from regard.sweep.processes import Local
-from regard.sweep.ray import Ray
-from regard.sweep.slurm import Slurm
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import make_config
 

@@ -21,11 +21,9 @@ from regard.training.run_folder import RunFolder
 from regard.viz.attention_map import PAGE, check_extension
 
 if TYPE_CHECKING:
-    from regard.runs.answer_run import AnswerRun
-    from regard.runs.language_run import LanguageRun
-    from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
-    from regard.runs.translation_run import TranslationRun
+    from regard.runs.sequence_run import PairRun, TranslationRun
+    from regard.runs.tensor_run import AnswerRun, LanguageRun
 
 
 PROG = "regard test"

@@ -19,7 +19,7 @@ from regard.cli.terminal import print_message
 from regard.errors import InputError
 from regard.result import percent
 from regard.runs.loading import SAVEPATH
-from regard.runs.run_config import without_text
+from regard.runs.training import without_text
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import (
     PRESETS,
@@ -31,7 +31,7 @@ from regard.training.config import (
     make_config,
 )
 from regard.training.run_folder import RunFolder, find_run
-from regard.training.signals import Interrupted, Terminated
+from regard.training.trainer import Interrupted, Terminated
 
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun

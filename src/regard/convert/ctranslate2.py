@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.attention.blocks import STANDARD, FeedForward, Residual
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import BASE, Rotary
-from regard.convert.conversion import ExportParts, ForcedOutput, get_transformer, token_names
+from regard.convert.certificate import ExportParts, ForcedOutput, get_transformer, token_names
 from regard.convert.exportable import Exportable, Precision
 from regard.data.batch import PairBatch, collate
 from regard.data.sentencepieces import SentencePieceVocabulary

@@ -164,7 +164,7 @@ class Engines:
 
     def _convert(self, target: Path, precision: Precision, threads: int) -> CTranslate2Search:
         from regard.convert.ctranslate2 import CTranslate2Search, write_ctranslate2
-        from regard.convert.export import write_certificate
+        from regard.convert.exchange import write_certificate
 
         # Sentences of random tokens, because the text that the run was trained on may no longer exist.
         vocabulary = self._run.task.source_vocabulary

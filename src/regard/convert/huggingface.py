@@ -28,14 +28,14 @@ import torch
 from torch import Tensor
 
 from regard.attention.blocks import EPSILON, STANDARD
-from regard.convert.certificate import token_log_probabilities
-from regard.convert.conversion import (
+from regard.convert.certificate import (
     ExportableVocabulary,
     ExportParts,
     ForcedOutput,
     ImportedModel,
     check_supported,
     get_transformer,
+    token_log_probabilities,
     token_names,
 )
 from regard.convert.exportable import Exportable

@@ -26,9 +26,9 @@ from regard.models.base import ModelConfig
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.recurrent import RecurrentSeq2Seq
 from regard.models.transformer import Transformer
-from regard.runs.answer_run import AnswerRun
-from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
+from regard.runs.sequence_run import PairRun
+from regard.runs.tensor_run import AnswerRun
 from regard.streams import make_generator
 from regard.tasks.counting import Counting, Difference, Signal, Signal2
 from regard.viz.attention_map import check_extension

@@ -20,12 +20,9 @@ from regard.training.tensor_file import warn_not_finite
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from regard.runs.answer_run import AnswerRun
-    from regard.runs.language_run import LanguageRun
-    from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
-    from regard.runs.sequence_run import SequenceRun
-    from regard.runs.translation_run import TranslationRun
+    from regard.runs.sequence_run import PairRun, SequenceRun, TranslationRun
+    from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
     from regard.training.run_folder import RunFolder
@@ -37,11 +34,11 @@ PairTask = Literal["copy", "reverse", "sort", "dates", "phrases"]
 TextTask = Literal["translation"]
 LanguageTask = Literal["induction", "mqar", "modular", "regression", "selective-copy", "parity", "dyck", "text"]
 RUN_CLASSES = {
-    ("numbers", True): "answer_run:AnswerRun",
-    ("text", True): "pair_run:PairRun",
-    ("text", False): "translation_run:TranslationRun",
-    ("tokens", True): "language_run:LanguageRun",
-    ("tokens", False): "language_run:LanguageRun",
+    ("numbers", True): "tensor_run:AnswerRun",
+    ("text", True): "sequence_run:PairRun",
+    ("text", False): "sequence_run:TranslationRun",
+    ("tokens", True): "tensor_run:LanguageRun",
+    ("tokens", False): "tensor_run:LanguageRun",
 }
 """Module and class of a run, by the form of the task's answers and by whether the task generates its samples."""
 

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from regard.models.query import QueryModelConfig
     from regard.models.recurrent import RecurrentConfig
     from regard.models.transformer import TransformerConfig
-    from regard.runs.answer_run import AnswerRun
-    from regard.runs.language_run import LanguageRun
-    from regard.runs.pair_run import PairRun
-    from regard.runs.translation_run import TranslationRun
+    from regard.runs.sequence_run import PairRun, TranslationRun
+    from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import TaskConfig
     from regard.tasks.dates import DatesTaskConfig
     from regard.tasks.dyck import DyckTaskConfig

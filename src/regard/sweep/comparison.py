@@ -36,8 +36,8 @@ from regard.statistics import (
     smallest_group,
     welch_difference,
 )
-from regard.sweep.job import Backend, Job, Measured, make_job, say_reused
-from regard.sweep.processes import Local
+from regard.sweep.backends import Backend, Local, say_reused
+from regard.sweep.job import Job, Measured, make_job
 from regard.tasks.all_tasks import find_task
 from regard.training.config import RunConfig, make_config
 from regard.training.run_folder import RunFolder

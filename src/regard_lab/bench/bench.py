@@ -10,8 +10,7 @@ from typing import Annotated
 from regard.arguments import Limits, public
 from regard.io import check_folder, is_file, make_folder
 from regard.progress import counting_bar
-from regard.sweep.job import say_reused
-from regard.sweep.processes import run_in_processes
+from regard.sweep.backends import run_in_processes, say_reused
 from regard_lab.bench.catalogue import KnownModelChoice, choose_models
 from regard_lab.bench.known_models import ResistsError
 from regard_lab.bench.methods import ALL, Choice, ChosenMethod, choose_methods, reload_method

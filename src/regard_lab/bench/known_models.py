@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from regard.errors import RegardError
-from regard.runs.answer_run import AnswerRun
-from regard.runs.language_run import LanguageRun
-from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
+from regard.runs.sequence_run import PairRun
+from regard.runs.tensor_run import AnswerRun, LanguageRun
 from regard.training.config import FLAGS, combine
 from regard_lab.programs.compiler import Circuit, Compiled, compile_program
 from regard_lab.programs.language import Family

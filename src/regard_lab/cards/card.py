@@ -28,7 +28,7 @@ from regard.io import is_file, make_folder, read_json, write_json
 from regard.models.decoder_only import DecoderOnly
 from regard.statistics import LEVEL, Interval, paired_interval, seed_range
 from regard.streams import make_generator
-from regard.sweep.job import Backend
+from regard.sweep.backends import Backend
 from regard.tasks.batch import TokenBatch
 from regard_lab.cards.cells import LARGEST, Results, code_digest, file_name, measure_cells
 from regard_lab.cards.probe_training import (

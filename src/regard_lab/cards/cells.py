@@ -18,8 +18,7 @@ import msgspec
 from regard.errors import MachineError
 from regard.io import is_file, json_digest, make_folder, read_json, refuse_links, write_json
 from regard.progress import counting_bar, print_status
-from regard.sweep.job import Backend, say_reused
-from regard.sweep.processes import Local
+from regard.sweep.backends import Backend, Local, say_reused
 from regard.training.trust_code import code_digests
 from regard_lab.cards.probe_training import ProbeResult, build_model, train_probe
 from regard_lab.cards.probes import PROBES
