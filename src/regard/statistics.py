@@ -10,7 +10,7 @@ range of the seeds, whose confidence for the median holds for every distribution
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +54,18 @@ def seed_range(values: Sequence[float]) -> Interval:
     if len(values) < 2:
         return Interval(value=middle, low=None, high=None)
     return Interval(value=middle, low=min(values), high=max(values))
+
+
+def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
+    """Format a value, and its interval if the printed digits of its ends differ.
+
+    >>> format_interval(seed_range([1, 2]), "{:.1f}".format), format_interval(seed_range([2, 2]), "{:.0f}".format)
+    ('1.5 (1.0 to 2.0)', '2')
+    """
+    value = form(interval.value)
+    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
+        return value
+    return f"{value} ({form(interval.low)} to {form(interval.high)})"
 
 
 def range_confidence(seeds: int) -> float:

@@ -40,9 +40,8 @@ from regard.training.run_folder import file_digest
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
-    from regard.data.batch import PairBatch
     from regard.data.vocabulary import Vocabulary
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary

@@ -1,4 +1,4 @@
-"""Pruning: remove the least important heads of a run, and save the result as a smaller run."""
+"""Runs that are made from another run: without its least important heads, or the mean of its kept models."""
 
 from __future__ import annotations
 
@@ -80,8 +80,7 @@ def prune(
     )
 
 
-# Checkpoint averaging: the mean of the kept models of a run, saved as another run (Vaswani et al. 2017,
-# section 6.1).
+# Checkpoint averaging (Vaswani et al. 2017, section 6.1).
 
 
 @public

@@ -121,7 +121,7 @@ def live_data(run: AnyRun) -> dict[str, Any]:
     """
     if (reason := _unsupported(run)) is not None:
         raise InputError(f"{run.where!r} has no live page: {reason}; regard show {run.where} serves it")
-    inputs, logits = _samples(run)
+    inputs, logits, task, seen = _of_answer_run(run) if isinstance(run, AnswerRun) else _of_pair_run(run)
     parameters, change = pack_parameters(run.model, logits, tolerance=TOLERANCE)
     attention = map_data(run.attend(inputs[0]["source"]))
     layers = [{name: layer[name] for name in ("name", "title", "kind")} for layer in attention["layers"]]
@@ -130,11 +130,11 @@ def live_data(run: AnyRun) -> dict[str, Any]:
         "about": {**run.about(), "where": run.where, **page},
         "kind": MODELS[type(run.model)],
         "config": asdict(run.config.model),
-        "task": _task(run),
+        "task": task,
         "layers": layers,
         "opens": attention["opens"],
         "head": attention["head"],
-        "seen": _seen(run),
+        "seen": seen,
         "samples": inputs[:RANDOM_INPUTS],
         "parameters": parameters,
         "change": change,
@@ -166,65 +166,43 @@ def _unsupported(run: AnyRun) -> str | None:
     return None
 
 
-def _samples(run: AnyRun) -> tuple[list[dict[str, Any]], Callable[[], list[Tensor]]]:
-    """Return random inputs as `Known` of `live/tasks.js`, and a function that computes the logits of their
-    answers."""
-    model = run.model.eval()
-    if isinstance(run, AnswerRun):
-        vary_len = run.config.training.vary_len
-        batch = run.task.sample(SAMPLES, make_generator(0, "sample"), vary_len=vary_len)
-        first = run.draw(seed=0)
-        texts = [first, *(run.task.render(row) for row in batch.inputs)]
-        known = [{"source": text, "target": "", "alignment": []} for text in texts]
-        return known, partial(_call, lambda: [model(batch.inputs, batch.mask)])
-    assert isinstance(run, PairRun)
-    pairs = list(run.unseen(SAMPLES, 0))
-    known = [pair._asdict() for pair in pairs]
+Described = tuple[list[dict[str, Any]], Callable[[], list[Tensor]], dict[str, Any], list[int]]
+"""Random inputs as `Known` of `live/tasks.js`, a function that computes the logits of their answers, the task as
+`LetterTask` or `PairTask`, and the minimum and maximum lengths of training inputs, without signals."""
+
+
+def _of_answer_run(run: AnswerRun) -> Described:
+    task, vary_len, model = run.task, run.config.training.vary_len, run.model.eval()
+    batch = task.sample(SAMPLES, make_generator(0, "sample"), vary_len=vary_len)
+    texts = [run.draw(seed=0), *(task.render(row) for row in batch.inputs)]
+    known = [{"source": text, "target": "", "alignment": []} for text in texts]
+    names = ("name", "vocabulary", "signals", "outputs", "classes", "accepts")
+    described = {**{name: getattr(task, name) for name in names}, "max_len": run.max_len}
+    logits = partial(_call, lambda: [model(batch.inputs, batch.mask)])
+    return known, logits, described, [1 if vary_len else run.max_len, run.max_len]
+
+
+def _of_pair_run(run: Any) -> Described:
+    task, model, pairs = run.task, run.model.eval(), list(run.unseen(SAMPLES, 0))
     sources = [pair.source for pair in pairs]
-    targets = list(map(run.task.target_vocabulary.encode, run.translate(sources)))
-    pair_batch = PairBatch(read_source(sources, run.task.source_vocabulary), collate(targets))
-    arguments = (pair_batch.source, pair_batch.source_mask, pair_batch.target_in)
-    return known, partial(_call, lambda: [model(*arguments)])
+    targets = list(map(task.target_vocabulary.encode, run.translate(sources)))
+    batch = PairBatch(read_source(sources, task.source_vocabulary), collate(targets))
+    described = {
+        "name": run.name,
+        "source": task.source_vocabulary.symbols,
+        "target": task.target_vocabulary.symbols,
+        "max_len": task.max_source,
+        "most_source": min(task.longest_source, MAX_STEPS),
+        "most_target": min(task.longest_target, MAX_STEPS),
+        "unit": task.source_vocabulary.unit,
+    }
+    logits = partial(_call, lambda: [model(batch.source, batch.source_mask, batch.target_in)])
+    return [pair._asdict() for pair in pairs], logits, described, [1, run.longest_seen]
 
 
 @torch.inference_mode()
 def _call(compute: Callable[[], list[Tensor]]) -> list[Tensor]:
     return compute()
-
-
-def _task(run: AnyRun) -> dict[str, Any]:
-    """Return the task as `LetterTask` or `PairTask` of `live/tasks.js`."""
-    if isinstance(run, AnswerRun):
-        task = run.task
-        return {
-            "name": task.name,
-            "vocabulary": task.vocabulary,
-            "signals": task.signals,
-            "max_len": run.max_len,
-            "outputs": task.outputs,
-            "classes": task.classes,
-            "accepts": task.accepts,
-        }
-    assert isinstance(run, PairRun)
-    source, target = run.task.source_vocabulary, run.task.target_vocabulary
-    assert isinstance(source, CharacterVocabulary) and isinstance(target, CharacterVocabulary)
-    return {
-        "name": run.name,
-        "source": source.symbols,
-        "target": target.symbols,
-        "max_len": run.task.max_source,
-        "most_source": min(run.task.longest_source, MAX_STEPS),
-        "most_target": min(run.task.longest_target, MAX_STEPS),
-        "unit": source.unit,
-    }
-
-
-def _seen(run: AnyRun) -> list[int]:
-    """Return the minimum and maximum lengths of training inputs, without signals."""
-    if isinstance(run, AnswerRun):
-        return [1 if run.config.training.vary_len else run.max_len, run.max_len]
-    assert isinstance(run, PairRun)
-    return [1, run.longest_seen]
 
 
 def _training(run: AnyRun) -> dict[str, Any] | None:

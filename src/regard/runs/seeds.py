@@ -28,7 +28,7 @@ from regard.progress import counting_bar, print_status
 from regard.result import Result, percent, to_plain
 from regard.runs.loading import SAVEPATH, load, read_task
 from regard.runs.run import Run
-from regard.statistics import Interval, describe_range, seed_range
+from regard.statistics import Interval, describe_range, format_interval, seed_range
 from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots
 from regard.training.config import RunConfig
@@ -295,7 +295,7 @@ class ExaminedRuns(Result):
     def sentences(self) -> list[str]:
         """What holds over the runs, how to read it, and how often such sentences are wrong."""
         sentences = [
-            f"{count.layer}: {_interval(seed_range(count.heads), _number)} of {count.of} heads are {count.kind}."
+            f"{count.layer}: {format_interval(seed_range(count.heads), _number)} of {count.of} heads are {count.kind}."
             for count in self.counts
             if count.question == "need" and count.kind != "cannot be told"
         ]
@@ -316,14 +316,14 @@ class ExaminedRuns(Result):
         counts = _table("How many heads get each sentence", "layer", "question", "sentence", "runs", "heads")
         for count in self.counts:
             of = "" if count.of is None else f" of {count.of}"
-            number = f"{_interval(seed_range(count.heads), _number)}{of}"
+            number = f"{format_interval(seed_range(count.heads), _number)}{of}"
             counts.add_row(count.layer, count.question, count.kind, f"{count.runs} of {total}", number)
         values = _table("Values", "layer", "value", "mean (range) over the runs")
         for value in self.values:
             form = percent if value.name.startswith((RELEVANT, ALIGNMENT)) else "{:.4f}".format
             known = sum(number is not None for number in value.values)
             missing = "" if known == total else f", on {known} of {total} runs"
-            values.add_row(value.layer, value.name, f"{_interval(value.interval, form)}{missing}")
+            values.add_row(value.layer, value.name, f"{format_interval(value.interval, form)}{missing}")
         return Group(title, "", counts, "", values, "", self._run_table())
 
     def _run_table(self) -> Table:
@@ -370,14 +370,3 @@ def _table(title: str, *columns: str) -> Table:
 
 def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
-
-
-def _interval(interval: Interval, form: Callable[[float], str]) -> str:
-    """Format a mean, and its range if the printed digits of its ends differ.
-
-    >>> _interval(seed_range([1, 2]), _number), _interval(seed_range([2, 2]), _number)
-    ('1.5 (1 to 2)', '2')
-    """
-    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
-        return form(interval.value)
-    return f"{form(interval.value)} ({form(interval.low)} to {form(interval.high)})"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -26,16 +26,17 @@ from regard.data.parallel import ParallelText
 from regard.data.prepare import check_pairs, describe_learned, read_pairs
 from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
 from regard.data.vocabulary import BOS, EOS, PAD, SPECIAL, empty_if_blank, is_blank, replace_surrogates
-from regard.data.word_alignment import WordAlignment, align_with_eflomal
+from regard.data.word_alignment import Symmetrization, WordAlignment, align_with_eflomal
 from regard.decoding.controls import Controls
 from regard.decoding.search_tree import SearchTree
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range, plural, shorten
 from regard.evaluation.scoring import Scored
-from regard.interpret.head_selection import AlignmentChoice, By, KeptHeads
+from regard.interpret.alignment import all_weights, cross_attention_heads
+from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combine_heads
 from regard.interpret.score_calls import own_forward_pass
 from regard.result import Result, percent
-from regard.runs.alignment import Aligner, LinkedPair, place_terms, replace_unknown
+from regard.runs.alignment import Aligner, LinkedPair, combine_directions, link_words, place_terms, replace_unknown
 from regard.runs.run import Figures, Run, add_note, visible
 from regard.statistics import Interval
 from regard.streams import make_generator
@@ -50,14 +51,12 @@ if TYPE_CHECKING:
 
     from regard.data.parallel import PairSource
     from regard.data.tokenization import Unit
-    from regard.data.word_alignment import Link, Symmetrization, WordAlignment
-    from regard.decoding.translation import Candidate
+    from regard.data.word_alignment import Link
     from regard.evaluation.bleu import Quality
     from regard.interpret.alignment import Alignment
     from regard.models.base import Seq2Seq
     from regard.tasks.pairs import Pair, PairTask, SequenceTask
     from regard.tasks.translation import Translation
-    from regard.viz.attention_map import AttentionMap
     from regard.viz.subject import ForwardPass
 
 
@@ -297,7 +296,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
 
     @property
     def aligner(self) -> Aligner:
-        return Aligner(self.model, self.task, self.files, self.step, self.guided)
+        return Aligner(self)
 
     @property
     def guided(self) -> bool:
@@ -334,7 +333,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         if reverse is None:
             return forward
         backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
-        return self.aligner.combine_directions(forward, backward, symmetrise)
+        return combine_directions(forward, backward, symmetrise)
 
     def choose_alignment(
         self,
@@ -360,16 +359,35 @@ class SequenceRun(Run[TaskPart, ModelPart]):
             raise InputError(
                 f"links for {plural(len(known), 'pair')}, but there are {len(pairs)}: give links for every pair"
             )
-        return self.aligner.choose(
-            pairs,
-            known,
-            against=against,
-            reverse=None if reverse is None else reverse.aligner,
-            others=others,
-            unit=unit,
-            keep=keep,
-            seed=seed,
-        )
+        unit, turned = unit or self.aligner.unit, [(target, source) for source, target in pairs]
+        if reverse is not None:
+            turned_links = [links.turned() for links in known]
+            reverse.choose_alignment(turned, turned_links, against=against, unit=unit, keep=keep, seed=seed)
+        vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
+        cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
+        for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
+            links.check(len(source.spans), len(target.spans), f"pair {number}")
+        heads = cross_attention_heads(self.model)
+
+        def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
+            """Return the links of the methods in `others` for some pairs, and the combined links of both directions."""
+            compared: dict[str, Sequence[frozenset[Link]]] = {}
+            compared.update({name: [links[index] for index in indices] for name, links in (others or {}).items()})
+            if reverse is None:
+                return compared
+            forward = [
+                link_words(*cuts[index], combine_heads(weights[index], heads, chosen), chosen.name) for index in indices
+            ]
+            backward = reverse.aligner.align([turned[index] for index in indices], unit=unit)
+            for method in get_args(Symmetrization):
+                both = combine_directions(forward, backward, method)
+                compared[f"both: {method}"] = [frozenset(pair.links) for pair in both]
+            return compared
+
+        choice = choose_heads(weights, heads, known, against=against, beside=compare, seed=seed)
+        if keep:
+            self.aligner.keep(choice)
+        return choice
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return at most `samples` unseen pairs, and their links if the task defines links."""

@@ -450,7 +450,7 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
             run.generate("CADBFED", new=2)[0][0].text
         """
         from regard.decoding.generation import generate
-        from regard.decoding.translation import Candidate, Search
+        from regard.decoding.translation import Search
 
         if self.task.input_width:
             raise InputError(

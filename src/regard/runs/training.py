@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import AnyTask
     from regard.training.checkpoint import TrainingState
-    from regard.training.distributed import DistributedContext
     from regard.training.trainer import Validate
 
 PREPARED = "prepared"

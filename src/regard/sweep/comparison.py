@@ -29,6 +29,7 @@ from regard.statistics import (
     LEVEL,
     Interval,
     describe_range,
+    format_interval,
     holm,
     permutation_p,
     range_confidence,
@@ -383,14 +384,6 @@ QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
 def format_mean(values: Sequence[float], form: Callable[[float], str]) -> str:
     """Format the mean of values, with their range if they differ."""
     return format_interval(seed_range(values), form) if values else ""
-
-
-def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
-    """Format a value, and its interval if the printed digits of its ends differ."""
-    value = form(interval.value)
-    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
-        return value
-    return f"{value} ({form(interval.low)} to {form(interval.high)})"
 
 
 def _tokenizers(comparison: Comparison) -> str:
