@@ -16,18 +16,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import cache, wraps
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regard.errors import PACKAGES, InputError, is_own, one_line, unknown_choice
 

@@ -266,8 +266,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
 
 
 def convert_json(value: object, shape: type[Shape]) -> Shape:
-    """Convert plain data to `shape`, a type that `msgspec` supports. Raises `DamageError` if the data do not
-    match."""
+    """Convert plain data to `shape`, a type that `msgspec` supports. Raises `DamageError` if the data do not match."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
@@ -497,9 +496,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any, *, indent: int = 2, allow_nan: bool = True) -> None:
-    """Replace the file at `path` atomically by `content` as JSON (see `write_file`). NaN and infinity are
-    written as in Python's `json`. Without `allow_nan`, NaN and infinity raise `ValueError`, and the file is
-    unchanged."""
+    """Replace the file at `path` atomically by `content` as JSON (see `write_file`). NaN and infinity are written as in
+    Python's `json`. Without `allow_nan`, NaN and infinity raise `ValueError`, and the file is unchanged."""
     write_file(path, (json.dumps(content, indent=indent, allow_nan=allow_nan) + "\n").encode())
 
 
@@ -649,9 +647,8 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def write_inside(folder: Path, path: Path, content: bytes) -> None:
-    """Replace the file at `path` in `folder` or in a subfolder, which is created if it is missing. Raises
-    `InputError` if the subfolder is a link, and `MachineError` if `folder` is missing or the file cannot be
-    written."""
+    """Replace the file at `path` in `folder` or in a subfolder, which is created if it is missing. Raises `InputError`
+    if the subfolder is a link, and `MachineError` if `folder` is missing or the file cannot be written."""
     with explain_missing_folder(folder):
         if path.parent != folder:
             refuse_links(path.parent)
@@ -691,8 +688,7 @@ def explain_missing_folder(folder: Path) -> Iterator[None]:
 
 
 PAUSE = 0.2  # Seconds between two attempts to acquire a lock
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""Error codes of file systems without locks."""
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # Error codes of file systems without locks
 
 
 class BusyError(InputError):

@@ -33,12 +33,11 @@ def available_cores() -> int:
 
 
 def state_folder() -> Path:
-    """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or
-    ~/.local/state.
+    """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or ~/.local/state.
     The path follows the XDG Base Directory Specification.
 
-    The folder may be missing. A user without a home (a container, a number without an entry in the password
-    file) gets a folder for temporary files, with one line on standard error.
+    The folder may be missing. A user without a home (a container, a number without an entry in the password file) gets
+    a folder for temporary files, with one line on standard error.
     """
     base = os.environ.get("XDG_STATE_HOME", "")
     try:

@@ -142,12 +142,11 @@ def welch_difference(first: Sequence[float], second: Sequence[float], level: flo
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the p-value of the permutation test (Fisher 1935; Pitman 1937) that two groups have one
-    distribution.
+    """Return the p-value of the permutation test (Fisher 1935; Pitman 1937) that two groups have one distribution.
 
-    It is the fraction of all assignments of the values to the groups for which the means differ at least as much.
-    It holds for every distribution. Of more than `MAX_ARRANGEMENTS` assignments, random ones are drawn, and the
-    observed one is counted among them (Phipson and Smyth 2010).
+    It is the fraction of all assignments of the values to the groups for which the means differ at least as much. It
+    holds for every distribution. Of more than `MAX_ARRANGEMENTS` assignments, random ones are drawn, and the observed
+    one is counted among them (Phipson and Smyth 2010).
 
     >>> permutation_p([1.0, 1.0, 1.0], [0.9999, 0.9999, 0.9999])
     0.1
@@ -286,8 +285,7 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float | None:
 
 
 def smallest_group(pairs: int, level: float = LEVEL) -> int:
-    """Return the number of seeds per group from which `permutation_p` can show a difference for `pairs` pairs at
-    once.
+    """Return the number of seeds per group from which `permutation_p` can show a difference for `pairs` pairs at once.
 
     >>> smallest_group(1), smallest_group(15)
     (4, 6)

@@ -1,5 +1,4 @@
-"""Commands on a run with non-finite parameters fail with a one-line error that names the first such
-parameter."""
+"""Commands on a run with non-finite parameters fail with a one-line error that names the first such parameter."""
 
 import shutil
 from collections.abc import Callable

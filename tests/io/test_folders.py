@@ -68,12 +68,7 @@ def test_a_failure_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.Mon
 
 def in_another_process(code: str, folder: Path) -> None:
     """Run code that kills its process."""
-    lines = [
-        "import os, pathlib",
-        "from regard.io import new_folder",
-        "from regard.io import write_file",
-        code,
-    ]
+    lines = ["import os, pathlib", "from regard.io import new_folder", "from regard.io import write_file", code]
     found = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=False)
     assert found.returncode == 9
 

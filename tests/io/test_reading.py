@@ -144,17 +144,7 @@ def test_missing_permissions_are_reported(tmp_path: Path) -> None:
 
 
 def test_step_files_are_sorted_by_number(tmp_path: Path) -> None:
-    names = [
-        "step-10",
-        "step-9",
-        "step-0",
-        "step-x",
-        "step-",
-        "step-1e3",
-        "step-007",
-        "step-" + "9" * 40,
-        "step--1",
-    ]
+    names = ["step-10", "step-9", "step-0", "step-x", "step-", "step-1e3", "step-007", "step-" + "9" * 40, "step--1"]
     for name in names:
         (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "step-5.safetensors").mkdir()

@@ -167,9 +167,6 @@ def test_translations_contain_source_words_instead_of_unknown_symbols(tmp_path: 
     answers = run.search(texts, controls=Controls(replace_unknown=True))
     assert sum(UNKNOWN in best.tokens for best, *_ in answers) > 5
     for text, [best, *_] in zip(texts, answers, strict=True):
-        known = [
-            *text.replace(".", "").split(),
-            *(symbol.strip("▁") for symbol in run.task.target_vocabulary.symbols),
-        ]
+        known = [*text.replace(".", "").split(), *(symbol.strip("▁") for symbol in run.task.target_vocabulary.symbols)]
         assert "�" not in best.text and set(best.text.replace(".", "").split()) <= set(known)
     assert not any(UNKNOWN in best.tokens for best, *_ in run.search(texts))

@@ -18,19 +18,7 @@ from regard.errors import InputError
 from tests.german import sentences
 
 Command = Callable[..., tuple[int, str, str]]
-BLANK = [
-    "",
-    " ",
-    "\t \t",
-    "\u00a0",
-    "\u200b\u200d",
-    "\ufeff",
-    "\u3000",
-    "\x01",
-    "\u2060 \u00ad",
-    "\u3164",
-    "\u2800",
-]
+BLANK = ["", " ", "\t \t", "\u00a0", "\u200b\u200d", "\ufeff", "\u3000", "\x01", "\u2060 \u00ad", "\u3164", "\u2800"]
 SOURCE = sentences()[0][0]
 
 

@@ -148,18 +148,9 @@ def change(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (
-            append,
-            r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs its original text",
-        ),
-        (
-            change("train.a"),
-            r"train '.*train\.a' has changed: it has 60 lines as before, but different content",
-        ),
-        (
-            change("valid.b"),
-            r"valid '.*valid\.b' has changed: it has 9 lines as before, but different content",
-        ),
+        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs its original text"),
+        (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but different content"),
+        (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but different content"),
         (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but different content"),
     ],
 )

@@ -180,13 +180,7 @@ def test_start_from_runs_of_other_tasks(
     assert isinstance(begun, regard.AnswerRun) and same_model(begun, trained)
     assert begun.config.origin is not None and begun.step == 3
     dates = regard.train(
-        "dates",
-        start_from=translator.folder,
-        steps=2,
-        lr=1e-9,
-        freeze="encoder",
-        progress=False,
-        savepath=tmp_path,
+        "dates", start_from=translator.folder, steps=2, lr=1e-9, freeze="encoder", progress=False, savepath=tmp_path
     )
     for name, value in dates.model.state_dict().items():
         torch.testing.assert_close(value, translator.model.state_dict()[name], atol=1e-6, rtol=0)

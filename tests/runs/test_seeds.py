@@ -102,10 +102,7 @@ def test_runs_that_are_not_seeds_of_one_model_are_refused(seeds: list[Path], tmp
     first, second, wide, task = seeds
     regard.train("signal2", seed=4, savepath=tmp_path, **{**OPTIONS, "steps": 4})
     for others, message in (
-        (
-            [second, wide],
-            r"hidden is 8 in '.*0/signal2' and 12 in '.*': give runs that differ only in their seed",
-        ),
+        ([second, wide], r"hidden is 8 in '.*0/signal2' and 12 in '.*': give runs that differ only in their seed"),
         ([task], r"'.*0/signal2' is a run of signal2, '.*counting' of counting: give runs of one task"),
         ([second, first], r"seed 0 is that of '.*' and of '.*': give each seed once"),
         ([tmp_path / "signal2"], r"steps is 3 in '.*' and 4 in '.*': give runs that differ only in their seed"),

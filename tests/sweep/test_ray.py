@@ -211,14 +211,8 @@ def driver(folder: Path, **changes: Any) -> Driver:
     ("changes", "message"),
     [
         ({"version": "0.0.1"}, f"Regard {__version__} is installed, but 0.0.1 is required: install that"),
-        (
-            {"marker": Path("/no/such/marker")},
-            "the folder '/no/such' of head is not visible: start the command on",
-        ),
-        (
-            {"working_folder": Path("/no/such")},
-            "the folder '/no/such' of head is not visible: start the command on",
-        ),
+        ({"marker": Path("/no/such/marker")}, "the folder '/no/such' of head is not visible: start the command on"),
+        ({"working_folder": Path("/no/such")}, "the folder '/no/such' of head is not visible: start the command on"),
     ],
 )
 def test_refuses_a_machine_without_the_version_or_the_disk(
@@ -279,11 +273,7 @@ def test_refuses_an_unavailable_cluster_before_writing(
 def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     argv = ("compare", "counting", "--vary", "lr=0.1", "--on", "ray", "--savepath", tmp_path)
-    assert command(*argv) == (
-        2,
-        "",
-        "regard: training on Ray needs ray: pip install 'regard[cluster]'\n",
-    )
+    assert command(*argv) == (2, "", "regard: training on Ray needs ray: pip install 'regard[cluster]'\n")
 
 
 @pytest.fixture

@@ -191,11 +191,7 @@ def test_broken_score_is_refused(score: str, message: str, task: str) -> None:
             "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; its constructor must accept these",
         ),
         ("layer", "Inner", r"gives states of shape \(2, 5, 11\): expected \(2, 5, 8\)"),
-        (
-            "layer",
-            "Maskless",
-            r"fails when .* with states \(2, 5, 8\) and mask \(2, 1, 5\): TypeError: .*; fix it",
-        ),
+        ("layer", "Maskless", r"fails when .* with states \(2, 5, 8\) and mask \(2, 1, 5\): TypeError: .*; fix it"),
         ("layer", "Plain", "is not a class derived from torch.nn.Module"),
     ],
 )
@@ -208,8 +204,7 @@ def test_broken_part_is_refused(flag: str, name: str, message: str, task: str, m
 
 
 @pytest.mark.parametrize(
-    ("task", "more"),
-    [("signal", {"pos_enc": True, "hidden": 8}), ("copy", {"model": "transformer", "hidden": 8})],
+    ("task", "more"), [("signal", {"pos_enc": True, "hidden": 8}), ("copy", {"model": "transformer", "hidden": 8})]
 )
 def test_custom_parts_train_load_and_are_recorded(task: str, more: dict[str, Any]) -> None:
     parts = {"positions": "parts_of_mine:Ramp", "layer": "parts_of_mine:Gated"}
@@ -243,11 +238,7 @@ def test_broken_model_is_refused(model: str, message: str) -> None:
     ("answer", "relevance", "message"),
     [
         ("inputs.sum(1)", "None", r"gives answers of shape \(2,\): expected \(2, 1\)"),
-        (
-            "inputs.sum(1, keepdim=True) + 99",
-            "None",
-            "gives answers that are not classes: expected int64 from 0 to 10",
-        ),
+        ("inputs.sum(1, keepdim=True) + 99", "None", "gives answers that are not classes: expected int64 from 0 to 10"),
         ("inputs[:, :1]", "None", "gives relevance of type NoneType: expected a tensor"),
         ("1 / 0", "None", "fails on a batch of 2: ZeroDivisionError"),
     ],

@@ -120,10 +120,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "config without digest": (config({"digest": None}), "config.json: its digest is missing"),
     "names": (header(MODEL, exchange), "model.safetensors: the file has changed since it was written"),
     "step": (header(MODEL, about(step="7")), "model.safetensors: the file has changed since it was written"),
-    "config inside": (
-        header(MODEL, about(config="{}")),
-        "model.safetensors: the file has changed since it was wr",
-    ),
+    "config inside": (header(MODEL, about(config="{}")), "model.safetensors: the file has changed since it was wr"),
     "no digest": (header(MODEL, about(sha256=None)), "model.safetensors: its digest is missing"),
     "an old file": (without_digests, "model.safetensors: its digest is missing"),
     "a value": (flip(MODEL), "model.safetensors: the file has changed since it was written"),

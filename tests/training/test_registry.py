@@ -108,10 +108,7 @@ def test_custom_sequence_model_trains(own: Path) -> None:
     [
         ("nowhere:Bag", "model 'nowhere:Bag' is not found: there is no module 'nowhere' in .*PYTHONPATH"),
         ("bag:Sack", "model 'bag:Sack' cannot be imported: AttributeError"),
-        (
-            "echo:Alone",
-            "model 'echo:Alone' is not a class derived from AnswerModel, Seq2Seq or LanguageModel",
-        ),
+        ("echo:Alone", "model 'echo:Alone' is not a class derived from AnswerModel, Seq2Seq or LanguageModel"),
         ("echo:Echo", "model 'echo:Echo' does not fit task counting"),
         ("qery", "model 'qery' is unknown: choose .* or module:Class; did you mean query?"),
     ],

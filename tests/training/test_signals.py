@@ -1,5 +1,4 @@
-"""Signals during training: the first signal is delayed, immediate repeats are ignored, a later signal takes
-effect."""
+"""Signals during training: the first signal is delayed, immediate repeats are ignored, a later signal takes effect."""
 
 import signal
 

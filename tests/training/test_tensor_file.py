@@ -81,11 +81,7 @@ def test_every_flipped_bit_and_cut_byte_is_found(tmp_path_factory: pytest.TempPa
         ("a", {"dtype": "I32"}, r"tensor 'a' is int32 \(2, 3\), not float32 \(2, 3\)"),
         ("a", {"shape": [3, 2]}, r"tensor 'a' is float32 \(3, 2\), not float32 \(2, 3\)"),
         ("a", {"more": 1}, "'more' in .* is unknown"),
-        (
-            "d",
-            {"dtype": "F32", "shape": [0], "data_offsets": [40, 40]},
-            "tensor 'd' is not among the expected tensors",
-        ),
+        ("d", {"dtype": "F32", "shape": [0], "data_offsets": [40, 40]}, "tensor 'd' is not among the expected tensors"),
         ("__metadata__", {"step": "-1"}, "the file's step '-1' is not a number"),
         ("__metadata__", {"step": "9" * 50}, "the file's step '99999999999999999999' is not a number"),
         ("__metadata__", {"step": 3}, "'step' is a whole number, not a text"),

@@ -122,14 +122,7 @@ def test_metrics_file(tmp_path: Path) -> None:
     assert run.metrics[0]["loss"] > run.metrics[-1]["loss"]
 
 
-SIZES: dict[str, Any] = {
-    "hidden": 16,
-    "heads": 2,
-    "inner": 16,
-    "enc_layers": 1,
-    "dec_layers": 1,
-    "progress": False,
-}
+SIZES: dict[str, Any] = {"hidden": 16, "heads": 2, "inner": 16, "enc_layers": 1, "dec_layers": 1, "progress": False}
 
 
 def _losses(folder: Path) -> list[float]:

@@ -182,11 +182,7 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
     from regard.version import __version__
 
     summary = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    report = [
-        f"regard {__version__}, Python {sys.version}",
-        f"argv: {[command, *argv]!r}",
-        traceback.format_exc(),
-    ]
+    report = [f"regard {__version__}, Python {sys.version}", f"argv: {[command, *argv]!r}", traceback.format_exc()]
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="regard-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"

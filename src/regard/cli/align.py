@@ -24,21 +24,19 @@ from regard.io import check_writable
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 
-SAMPLES = 500
-"""Default number of pairs to choose heads on."""
+SAMPLES = 500  # Default number of pairs to choose heads on
 STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
 REPLACED = "These heads replace the earlier choice, {}; --no-keep evaluates without storing\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlignFlags:
-    """Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's
-    name, or the folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard
-    input. Without TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences
-    are translated first, and the translation precedes its links in the output. With --links or --silver,
-    alignment heads are chosen on one half of the pairs, evaluated on the other half, and stored with the run.
-    Without SOURCE, the pairs come from the run's validation text, or the task generates them with their true
-    links."""
+    """Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's name, or the
+    folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard input. Without TARGET, each
+    line of SOURCE is a tab-separated pair or a single sentence. Single sentences are translated first, and the
+    translation precedes its links in the output. With --links or --silver, alignment heads are chosen on one half of
+    the pairs, evaluated on the other half, and stored with the run. Without SOURCE, the pairs come from the run's
+    validation text, or the task generates them with their true links."""
 
     links: Path | None = None
     """File of true links, used to choose alignment heads: in Moses format (0-0 1-2, with 1?2 for a possible

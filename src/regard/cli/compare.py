@@ -59,8 +59,7 @@ def make_backend(flags: MachineFlags) -> Backend:
 
 PROG = "regard compare"
 OWN = {"seeds", "html", "explorer", "savepath", "on", *OPTIONS}
-PIPE_WIDTH = 200
-"""Width of the table in characters if it is not printed to a terminal."""
+PIPE_WIDTH = 200  # Width of the table in characters if it is not printed to a terminal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,7 @@ from regard.errors import InputError, check_range
 if TYPE_CHECKING:
     from regard.data.cleaning import PairScorer
 
-PREFIXES = {"train": "train", "valid": "val", "test": "test"}
-"""File name prefix of each part of a data set."""
+PREFIXES = {"train": "train", "valid": "val", "test": "test"}  # File name prefix of each part of a data set
 
 
 @dataclass(frozen=True)

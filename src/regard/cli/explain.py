@@ -79,11 +79,10 @@ def run_explain(argv: list[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ExamineFlags:
-    """Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer
-    depends on? Does the attention rank the inputs like the effect of replacing them? Which heads does the
-    model need? The result is printed and saved as examined.json in the run's folder. Several runs that differ
-    only in their seed are compared: how many heads of each layer get each sentence, and on how many runs.
-    RUN: a task's name, or the folder of a run."""
+    """Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer depends on?
+    Does the attention rank the inputs like the effect of replacing them? Which heads does the model need? The result is
+    printed and saved as examined.json in the run's folder. Several runs that differ only in their seed are compared:
+    how many heads of each layer get each sentence, and on how many runs. RUN: a task's name, or the folder of a run."""
 
     samples: int = 200
     """Number of unseen samples (2 or more; confidence intervals need 50)."""
@@ -130,10 +129,9 @@ def run_examine(argv: list[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineFlags:
-    """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role
-    does it take (previous token, duplicate token, induction, first token, ...), at which training step, and
-    in which order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50),
-    or a task's name."""
+    """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role does it
+    take (previous token, duplicate token, induction, first token, ...), at which training step, and in which order do
+    roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a task's name."""
 
     samples: int = SAMPLE_COUNT
     """Number of samples on which every snapshot is measured (2 or more)."""

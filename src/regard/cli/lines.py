@@ -24,10 +24,9 @@ LINES_PER_CHUNK = 512
 def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[BinaryIO]:
     """Open a file (plain or .gz), or standard input if `path` is None.
 
-    `lenient` accepts invalid files (see `check_files`). None means that the command has no flag `--lenient`.
-    Standard input and pipes can be read only once, so this function checks only their first bytes, and
-    `read_line` later warns about each invalid line. Raises `InputError` if the file cannot be read or is
-    invalid.
+    `lenient` accepts invalid files (see `check_files`). None means that the command has no flag `--lenient`. Standard
+    input and pipes can be read only once, so this function checks only their first bytes, and `read_line` later warns
+    about each invalid line. Raises `InputError` if the file cannot be read or is invalid.
     """
     hint = LENIENT_HINT if lenient is False else ""
     if path is None:

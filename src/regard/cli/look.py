@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LookFlags:
-    """Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text
-    that you type. On the page you can disable heads and change weights. With --plot or --json, the attention
-    for one text is written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on
-    the Hugging Face Hub. The model is read from the local cache, or downloaded with --download. Needs the
-    extras hub and serve."""
+    """Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text that you
+    type. On the page you can disable heads and change weights. With --plot or --json, the attention for one text is
+    written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on the Hugging Face Hub. The
+    model is read from the local cache, or downloaded with --download. Needs the extras hub and serve."""
 
     text: str | None = None
     """First input of the model. For an encoder-decoder, the source."""

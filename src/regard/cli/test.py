@@ -60,8 +60,7 @@ class TranslationTestFlags:
     """Test a trained translator, and print BLEU and chrF. RUN: a task's name, or the folder of a run."""
 
     data: tuple[str, ...] = ()
-    """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's
-    test text."""
+    """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's test text."""
     beam: int = 5
     """Beam width; 1 is greedy search."""
     length_penalty: float | None = None

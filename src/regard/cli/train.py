@@ -77,8 +77,7 @@ class RunChoice:
     overwrite: bool = False
     """Replace the run in the folder."""
     trust_code: bool = False
-    """With --resume or --from: execute the custom code of the run, even if you have not trained with that code
-    here."""
+    """With --resume or --from: execute the custom code of the run, even if you have not trained with that code here."""
     trust_edited: bool = False
     """Use a run even if its files were edited or come from different runs, and print the differences."""
 
@@ -168,8 +167,7 @@ def given_flags(argv: list[str], config: RunConfig, base: RunConfig) -> dict[str
 
 
 def _run_choice(argv: list[str], *, task: str) -> RunChoice:
-    """Return the flags in `argv` that name the run and its origin, which determine the defaults of the other
-    flags."""
+    """Return the flags in `argv` that name the run and its origin, which determine the defaults of the other flags."""
     names = {"from", *(option.name for option in dataclasses.fields(RunChoice))}
     words, _ = take_flags([word for word in argv if not wants_help([word])], names)
     for flag, word in itertools.pairwise(words):
@@ -196,12 +194,7 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
         description += " The defaults below are those of counting; name another task to see its defaults."
     synthetic = COMMON_OF_SYNTHETIC_TASKS.union(names["task"]) if config.task_class.draws else set()
     flags: Any = parse(
-        flags_class(),
-        argv,
-        prog=f"{PROG} {task}",
-        description=description,
-        groups=names,
-        common=COMMON | synthetic,
+        flags_class(), argv, prog=f"{PROG} {task}", description=description, groups=names, common=COMMON | synthetic
     )
     return changed_config(config, {name: getattr(flags, name) for name in options.flag_names()}), flags.run
 

@@ -29,8 +29,7 @@ from regard.io import check_writable, refuse_input
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 
-Answers = list[Candidate] | None
-"""Answers to one text, best first, or None if the text has no answer."""
+Answers = list[Candidate] | None  # Answers to one text, best first, or None if the text has no answer
 SEPARATOR = " ||| "
 
 
@@ -274,17 +273,15 @@ class DoubtOutput:
                 print_message(f"saved {path}")
 
 
-SHOWN = 5
-"""Number of lines that a message names."""
+SHOWN = 5  # Number of lines that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateFlags(SearchFlags):
-    """Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input,
-    or the lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too
-    long gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the
-    unknown symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on
-    standard error."""
+    """Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input, or the
+    lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too long gives an empty
+    line of output. Invalid UTF-8 and characters not seen in training are read as the unknown symbol. Long lines,
+    unknown symbols and invalid UTF-8 give warnings with the line number on standard error."""
 
     input: Path | None = None
     """File of texts, one per line, in UTF-8. Default: standard input."""
@@ -305,9 +302,8 @@ class TranslateFlags(SearchFlags):
     """Draw the attention of the answer to TEXT, in the terminal and to this file (.png, .svg, .pdf or .html).
     Without a value: alignment.png in the run's folder. The file is opened if a display is available."""
     engine: EngineName = "auto"
-    """Search engine. ctranslate2 gives the same answers faster for Transformers on text (needs the extra
-    export), and stores a converted model in the run's folder. auto is ctranslate2 if it is available for the
-    run, else regard."""
+    """Search engine. ctranslate2 gives the same answers faster for Transformers on text (needs the extra export), and
+    stores a converted model in the run's folder. auto is ctranslate2 if it is available for the run, else regard."""
     precision: Precision = "float32"
     """Precision of the parameters in matrix products. int8 needs ctranslate2; it is faster and changes the
     output slightly."""

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
     from regard.data.vocabulary import Vocabulary
 
-ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary
-"""Vocabulary classes that other programs can read."""
+ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary  # Vocabulary classes that other programs can read
 
 
 class ExportParts(NamedTuple):
@@ -164,8 +163,7 @@ BATCH_SIZE, PROMPT_BATCH_SIZE = 25, 5
 MAX_DIFFERENCE = 1e-4
 """Largest accepted difference of weights, and of logits and log-probabilities (nats) as a fraction of the largest
 logit, or of 1 if all logits are smaller: rounding errors grow with the values."""
-MASKED = 1e4
-"""Absolute value from which logits are those of forbidden tokens, which do not count as the largest logit."""
+MASKED = 1e4  # Absolute value from which logits are those of forbidden tokens, which do not count as the largest logit
 BEAM = 5
 CERTIFICATE_NAME = "certificate.json"
 DIFFERENCES = ("log_probabilities", "logits", "weights")  # Fields that contain a maximum difference
@@ -184,8 +182,7 @@ class Certificate(Result):
     weights: float | None  # Largest difference, over all layers, heads, queries and keys
     same_greedy: float  # Fraction of sentences with the same greedy translation
     same_beam: float | None  # Fraction of sentences with the same translation by beam search
-    continuation: int | None = None
-    """Number of tokens of each continuation by a language model; None for translations."""
+    continuation: int | None = None  # Number of tokens of each continuation by a language model; None for translations
     beam: int = BEAM
     limit: float = MAX_DIFFERENCE  # Largest accepted difference of logits and log-probabilities
     largest_logit: float  # Largest absolute value of the run's logits
@@ -231,9 +228,8 @@ class Certificate(Result):
 
 
 def select_texts(run: Any, texts: Sequence[str] | None, *, progress: bool = True) -> list[str]:
-    """Return the texts that a run accepts, and print how many are left out. Without texts: unseen sources of
-    the run, or prompts of a language model (`_make_prompts`). Raises `InputError` if the run accepts no
-    text."""
+    """Return the texts that a run accepts, and print how many are left out. Without texts: unseen sources of the run,
+    or prompts of a language model (`_make_prompts`). Raises `InputError` if the run accepts no text."""
     task, is_language = run.task, run.task.answers == "tokens"
     if texts is None and is_language:
         texts = _make_prompts(task, progress=progress)

@@ -31,14 +31,7 @@ from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import BOS, EOS, PAD
 from regard.decoding.controls import Requirement, find_requirements, make_constraints
 from regard.decoding.search import Hypothesis, length_penalty
-from regard.decoding.translation import (
-    Candidate,
-    Search,
-    candidates,
-    length_batches,
-    longest_answer,
-    search_batch,
-)
+from regard.decoding.translation import Candidate, Search, candidates, length_batches, longest_answer, search_batch
 from regard.errors import InputError
 from regard.evaluation.scoring import token_log_probabilities
 from regard.fast.onednn import packed_logits
@@ -108,8 +101,7 @@ def get_ctranslate2_parts(run: Exportable) -> ExportParts:
 
 
 def open_translator(folder: Path, **options: Any) -> Any:
-    """Return a `ctranslate2.Translator`. Its constructor changes the number of PyTorch's threads, which is
-    restored."""
+    """Return a `ctranslate2.Translator`. Its constructor changes the number of PyTorch's threads, which is restored."""
     import ctranslate2
 
     threads = torch.get_num_threads()
@@ -238,8 +230,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 Pair = tuple[list[int], Requirement]  # The tokens of a source, and what the controls require of its answer
 MIN_LOG_PROBABILITY = -1e30
-"""Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the
-vocabulary."""
+"""Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the vocabulary."""
 
 
 class CTranslate2Search:

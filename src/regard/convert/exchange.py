@@ -69,7 +69,7 @@ LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
         lambda run, folder: ConvertedLanguageModel(*load_language_model(folder)),
         USE_LANGUAGE_MODEL,
         pipeline="text-generation",
-    ),
+    )
 }
 """Programs for language models."""
 
@@ -78,11 +78,7 @@ def model_card(run: Any, converter: Converter, license: str) -> str:
     """Return the model card of a run in Markdown, with the YAML header for the Hub (Mitchell et al. 2019). The
     card omits unknown facts: languages that were not named, and values that were not measured."""
     task, origin = run.config.task, run.config.origin
-    header: dict[str, Any] = {
-        "license": license,
-        "library_name": "transformers",
-        "pipeline_tag": converter.pipeline,
-    }
+    header: dict[str, Any] = {"license": license, "library_name": "transformers", "pipeline_tag": converter.pipeline}
     if getattr(task, "languages", ()):
         header["language"] = list(task.languages)
     parameters = sum(parameter.numel() for parameter in run.model.parameters())

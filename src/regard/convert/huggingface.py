@@ -59,18 +59,14 @@ from regard.libraries import import_library, library_errors, offline
 from regard.models.transformer import Transformer, TransformerConfig
 
 MEND = "download the folder again"
-MISSING_LOGIT = -100.0
-"""Logit of a symbol that the other program does not have: its probability is zero in float32."""
+MISSING_LOGIT = -100.0  # Logit of a symbol that the other program does not have: its probability is zero in float32
 READERS = ("query", "key", "value", "inner")
 """Regard's modules in whose weight each column belongs to a dimension of the states."""
 WRITERS = ("output", "outer", "norm")
 """Regard's modules in whose weight and bias each row belongs to a dimension of the states."""
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 ENCODER = {"self_attention": ("self_attn", "attention_residual.norm")}
-DECODER = {
-    "self_attention": ("self_attn", "self_residual.norm"),
-    "cross": ("encoder_attn", "cross_residual.norm"),
-}
+DECODER = {"self_attention": ("self_attn", "self_residual.norm"), "cross": ("encoder_attn", "cross_residual.norm")}
 """Marian's name of each attention layer, and Regard's name of its normalization."""
 FEED_FORWARD = {
     "feed_forward.inner": "fc1",
@@ -143,9 +139,8 @@ class IndexMap:
 
 
 class MarianModel:
-    """A folder with a Marian model and its tokenizer, opened by `transformers`; see `ConvertedModel`. `rows`
-    gives Marian's index of each symbol of the run's source and target vocabulary; None if the indices are
-    equal."""
+    """A folder with a Marian model and its tokenizer, opened by `transformers`; see `ConvertedModel`. `rows` gives
+    Marian's index of each symbol of the run's source and target vocabulary; None if the indices are equal."""
 
     program = "transformers"
     missing: Mapping[str, str] = {}

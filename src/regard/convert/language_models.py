@@ -163,8 +163,7 @@ def read_llama_settings(config: Any) -> dict[str, Any]:
     }
 
 
-ROPE = {"rope_type": "default", "partial_rotary_factor": 1.0}
-"""Settings of rotary positions that Regard requires."""
+ROPE = {"rope_type": "default", "partial_rotary_factor": 1.0}  # Settings of rotary positions that Regard requires
 
 
 def import_gpt2(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -246,8 +245,7 @@ class Family(NamedTuple):
 
 GPT2_FAMILY = Family(read_gpt2_settings, import_gpt2, export_gpt2)
 LLAMA_FAMILY = Family(read_llama_settings, import_llama, export_llama)
-FAMILIES = {"gpt2": GPT2_FAMILY, **dict.fromkeys(LLAMA_TYPES, LLAMA_FAMILY)}
-"""Family of each supported model type."""
+FAMILIES = {"gpt2": GPT2_FAMILY, **dict.fromkeys(LLAMA_TYPES, LLAMA_FAMILY)}  # Family of each supported model type
 
 
 TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("tokenizer.model",))
@@ -390,8 +388,7 @@ REQUIRED: dict[str, dict[str, tuple[Any, ...]]] = {
     "Llama": {"pre_norm": (True,), "embedding_positions": ("rotary",), "activation": ("swiglu",)},
 }
 """Flags that models of each form require."""
-NO_TOKEN = "<unknown>"
-"""Text of an unknown token in the tokenizer of a task without such a token, where it is an error."""
+NO_TOKEN = "<unknown>"  # Text of an unknown token in the tokenizer of a task without such a token, where it is an error
 
 
 def check_language_model(run: Any) -> Family:

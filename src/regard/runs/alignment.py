@@ -250,8 +250,7 @@ def _fill(text: str, words: Iterator[str], vocabulary: Vocabulary) -> str:
 # source term are replaced: the answer up to these words and the translation become the prefix of the next search,
 # from the first to the last term.
 
-Term = tuple[Span, str]
-"""The span of a source term in its text, and its translation."""
+Term = tuple[Span, str]  # The span of a source term in its text, and its translation
 MIN_WEIGHT = 0.3
 """Smallest weight of a word on a source term that it translates. Models that attend to no word have no places."""
 SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f]\\W*$")
@@ -262,17 +261,14 @@ class _Item:
     """A text with terms, and its answers so far."""
 
     text: str
-    waiting: list[Term]
-    """Terms that have no place yet."""
+    waiting: list[Term]  # Terms that have no place yet
     prefix: str
     answers: list[Candidate]
     repeat: tuple[str, str] = ("", "")
     """The last word that was replaced, and what followed it. If the model writes this word again after the
     translation, the prefix is continued by what followed."""
-    placed: str = "\0"
-    """The last translation that was placed."""
-    failed: bool = False
-    """Whether a translation has no place."""
+    placed: str = "\0"  # The last translation that was placed
+    failed: bool = False  # Whether a translation has no place
 
 
 def place_terms(

@@ -32,12 +32,7 @@ class PruneReport(Pruned):
 
 @public
 def prune(
-    run: AnyRun,
-    heads: int = 1,
-    output: str | Path | None = None,
-    *,
-    seed: int = 0,
-    overwrite: bool = False,
+    run: AnyRun, heads: int = 1, output: str | Path | None = None, *, seed: int = 0, overwrite: bool = False
 ) -> PruneReport:
     """Remove the least important heads of a run's model one by one, and save the result as a run at `output`.
 

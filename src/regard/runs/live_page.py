@@ -36,13 +36,10 @@ from regard.viz.page import VIEW, bundle_modules, map_data
 
 # Parameters of a model as short text, for pages that compute the model's answers.
 
-FORBIDDEN = (0, 10, 13, 60)
-"""Codes of characters that HTML replaces or that could end a script."""
+FORBIDDEN = (0, 10, 13, 60)  # Codes of characters that HTML replaces or that could end a script
 FIRST_STEP = 2.0**-20
-TRIES = 8
-"""Steps that are tried."""
-CLOSE, AIM = 0.85, 0.95
-"""Fraction of the tolerance that ends the search, and the target for the next step."""
+TRIES = 8  # Steps that are tried
+CLOSE, AIM = 0.85, 0.95  # Fraction of the tolerance that ends the search, and the target for the next step
 MOST = 2.0**30
 """Largest multiple, stored as a signed 4-byte integer. Finer steps do not change float32 values of this size."""
 
@@ -97,15 +94,11 @@ def text_of_bytes(content: bytes) -> str:
 
 
 MAX_PARAMETERS = 1_000_000
-MAX_STEPS = 512
-"""Length of the longest input that a page answers."""
-SAMPLES = 200
-"""Number of inputs on which the effect of rounding the parameters is measured."""
-RANDOM_INPUTS = 50
-"""Number of these inputs that are stored in a page as random inputs."""
+MAX_STEPS = 512  # Length of the longest input that a page answers
+SAMPLES = 200  # Number of inputs on which the effect of rounding the parameters is measured
+RANDOM_INPUTS = 50  # Number of these inputs that are stored in a page as random inputs
 TOLERANCE = 9e-5
-"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in a different
-order."""
+"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in a different order."""
 WITHOUT = ("importance", "roles", "search", "values")
 """Buttons of the explorer that a page without a server does not support."""
 LEAST_STEPS = {"counting": 2000, "difference": 4000}
@@ -282,8 +275,7 @@ def live_page(run: AnyRun) -> str:
 
 
 def _module(name: str) -> Traversable:
-    """Return the file of a JavaScript module; the module for server requests is replaced by the model in the
-    page."""
+    """Return the file of a JavaScript module; the module for server requests is replaced by the model in the page."""
     if name == "ask.js":
         return PAGE / "live-ask.js"
     return VIEW / name.removeprefix("js/") if name.startswith("js/") else PAGE / name

@@ -67,13 +67,12 @@ def load(
 ) -> AnyRun:
     """Load a run by its folder, or by its task's name under `savepath`.
 
-    Translation models are moved to a GPU if one is available. Other models are too small to run faster on a
-    GPU.
+    Translation models are moved to a GPU if one is available. Other models are too small to run faster on a GPU.
 
-    `trust_code`: execute the custom code of the run (a task file, a model, a score), even if you have not
-    trained with that code here. `trust_edited`: use a run whose files do not match their digests, and report
-    the differences on standard error. Raises `InputError` for a run that is missing or damaged, or that needs
-    `trust_code` or `trust_edited`. Nothing is unpickled.
+    `trust_code`: execute the custom code of the run (a task file, a model, a score), even if you have not trained with
+    that code here. `trust_edited`: use a run whose files do not match their digests, and report the differences on
+    standard error. Raises `InputError` for a run that is missing or damaged, or that needs `trust_code` or
+    `trust_edited`. Nothing is unpickled.
 
         run = regard.load("signal2")
         run.attend("BCCCBAABACCCA")

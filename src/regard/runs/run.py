@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from regard.viz.subject import ForwardPass, ProbeInput
     from regard.viz.widget import AttentionWidget
 
-MOST_POINTS = 300
-"""Largest number of points of the loss curve of a playback."""
+MOST_POINTS = 300  # Largest number of points of the loss curve of a playback
 
 
 @public
@@ -225,8 +224,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def view(self, input: str | None = None, *, seed: int = 0) -> AttentionWidget:
         """Return a notebook widget that shows the attention map for an input and explains each weight.
 
-        If `input` is None, a random input is generated with `seed`. Raises `InputError` if anywidget is not
-        installed.
+        If `input` is None, a random input is generated with `seed`. Raises `InputError` if anywidget is not installed.
         """
         from regard.viz.widget import view
 
@@ -351,8 +349,7 @@ def add_note(attention: AttentionMap, note: str) -> AttentionMap:
     return dataclasses.replace(attention, note="; ".join(filter(None, (note, attention.note))))
 
 
-NULL_LABEL = "␣"
-"""Label of the null character and of whitespace characters on an axis."""
+NULL_LABEL = "␣"  # Label of the null character and of whitespace characters on an axis
 
 
 def visible(label: str) -> str:

@@ -116,10 +116,7 @@ def examine_runs(
     if stored:
         print_status(f"read from {FILE}, not measured again: {', '.join(stored)}", show=progress)
     return ExaminedRuns(
-        task=loaded[0].name,
-        runs=names,
-        seeds=[run.config.training.seed for run in loaded],
-        examinations=examinations,
+        task=loaded[0].name, runs=names, seeds=[run.config.training.seed for run in loaded], examinations=examinations
     )
 
 
@@ -210,14 +207,11 @@ ALIGNMENT = "alignment error rate"
 class KindCount:
     """How many heads of a layer get one kind of sentence."""
 
-    layer: str
-    """Name of the layer; "all" for groups of heads."""
+    layer: str  # Name of the layer; "all" for groups of heads
     question: str
     kind: str
-    heads: list[int]
-    """Number of heads, or of groups of heads, of each run."""
-    of: int | None
-    """Number of heads of the layer; None for groups."""
+    heads: list[int]  # Number of heads, or of groups of heads, of each run
+    of: int | None  # Number of heads of the layer; None for groups
 
     @property
     def runs(self) -> int:
@@ -230,8 +224,7 @@ class LayerValue:
 
     layer: str
     name: str
-    values: list[float | None]
-    """Value of each run; None where it could not be measured."""
+    values: list[float | None]  # Value of each run; None where it could not be measured
 
     @property
     def interval(self) -> Interval:

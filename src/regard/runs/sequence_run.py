@@ -75,12 +75,9 @@ def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:
             )
 
 
-LONGEST_SHOWN = 20
-"""Maximum number of characters of a text in an error message."""
-MOST_SILVER = 200_000
-"""Maximum number of pairs of the training text from which eflomal also learns."""
-MOST_UNKNOWN = 20
-"""Largest number of unknown symbols in a note."""
+LONGEST_SHOWN = 20  # Maximum number of characters of a text in an error message
+MOST_SILVER = 200_000  # Maximum number of pairs of the training text from which eflomal also learns
+MOST_UNKNOWN = 20  # Largest number of unknown symbols in a note
 
 
 @public
@@ -552,10 +549,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
 # Runs of synthetic sequence tasks: test a run, and compare its attention with the known alignment.
 
 
-CHUNK = 500
-"""Number of samples per batch in a test."""
-MOST_GENERATED = 5000
-"""Maximum number of pairs that `trained_on` generates."""
+CHUNK = 500  # Number of samples per batch in a test
+MOST_GENERATED = 5000  # Maximum number of pairs that `trained_on` generates
 
 
 @public
@@ -601,9 +596,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
         right = [answer == pair.target for answer, pair in zip(answers, pairs, strict=True)]
         chunks = [pairs[begin : begin + CHUNK] for begin in range(0, len(pairs), CHUNK)]
         return PairReport(
-            samples=samples,
-            exact_match=sum(right) / len(right),
-            alignments=alignment(self.model, self.task, chunks),
+            samples=samples, exact_match=sum(right) / len(right), alignments=alignment(self.model, self.task, chunks)
         )
 
     def attend(
@@ -667,10 +660,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
             return Figures(exact_match=report.exact_match)
         last = list(report.alignments.values())[-1]
         return Figures(
-            exact_match=report.exact_match,
-            relevance=last.share,
-            uniform=last.uniform,
-            alignment_error=last.error_rate,
+            exact_match=report.exact_match, relevance=last.share, uniform=last.uniform, alignment_error=last.error_rate
         )
 
 
@@ -683,8 +673,7 @@ def _links(pair: Pair) -> WordAlignment:
 # Runs on parallel text: translate, and measure the quality of the translations.
 
 
-MOST_READ = 1000
-"""Number of pairs at the beginning of the text from which `draw` selects a pair."""
+MOST_READ = 1000  # Number of pairs at the beginning of the text from which `draw` selects a pair
 
 
 @public

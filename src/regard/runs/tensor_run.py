@@ -43,12 +43,9 @@ if TYPE_CHECKING:
     from regard.viz.attention_map import Playback
     from regard.viz.subject import ForwardPass
 
-DEFAULT_NEW = 20
-"""Number of tokens that `generate` adds to a prompt."""
-HEADS_PER_LINE = 5
-"""Number of heads that fit on a line of 80 characters."""
-REST = "rest"
-"""Label of the additional learned step of a model trained on all lengths."""
+DEFAULT_NEW = 20  # Number of tokens that `generate` adds to a prompt
+HEADS_PER_LINE = 5  # Number of heads that fit on a line of 80 characters
+REST = "rest"  # Label of the additional learned step of a model trained on all lengths
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,16 +53,10 @@ class TensorRun(Run[TaskPart, ModelPart]):
     """Base class of runs whose inputs are tensors (T,) or (T, W): `AnswerRun` and `LanguageRun`."""
 
     task: Any
-    chunk: ClassVar[int]
-    """Number of inputs per forward pass."""
+    chunk: ClassVar[int]  # Number of inputs per forward pass
 
     def attend(
-        self,
-        input: str | None = None,
-        *,
-        sample_len: int | None = None,
-        signal: str | None = None,
-        seed: int = 0,
+        self, input: str | None = None, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0
     ) -> AttentionMap:
         """Answer an input such as `"BCCCBAABACCCA"`, and return the attention of each layer.
 
@@ -78,12 +69,7 @@ class TensorRun(Run[TaskPart, ModelPart]):
         return add_note(attention, self.unusual(inputs.shape[1]))
 
     def playback(
-        self,
-        input: str | None = None,
-        *,
-        sample_len: int | None = None,
-        signal: str | None = None,
-        seed: int = 0,
+        self, input: str | None = None, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0
     ) -> Playback:
         """Return the attention map for an input at each training snapshot; options as in `attend`.
 
@@ -230,9 +216,8 @@ class AnswerRun(TensorRun[TaskPart, ModelPart]):
     ) -> TestReport:
         """Test on unseen samples: exact match, and fraction of attention on relevant inputs.
 
-        `sample_len`: number of letters per sample, by default as in training. `signal`: letters of the signals.
-        The samples are generated with `seed`, independently of the training data. Raises `InputError` for
-        invalid options.
+        `sample_len`: number of letters per sample, by default as in training. `signal`: letters of the signals. The
+        samples are generated with `seed`, independently of the training data. Raises `InputError` for invalid options.
         """
         vary_len = self.config.training.vary_len and sample_len is None
 
@@ -334,9 +319,7 @@ class AnswerRun(TensorRun[TaskPart, ModelPart]):
         if report.relevance is None:
             return Figures(exact_match=report.exact_match)
         return Figures(
-            exact_match=report.exact_match,
-            relevance=max(report.relevance.heads),
-            uniform=report.relevance.uniform,
+            exact_match=report.exact_match, relevance=max(report.relevance.heads), uniform=report.relevance.uniform
         )
 
 

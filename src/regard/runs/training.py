@@ -20,16 +20,7 @@ from regard.io import is_file, is_folder, list_steps
 from regard.libraries import import_library
 from regard.machine import use_choices
 from regard.progress import print_status, progress_bar
-from regard.runs.loading import (
-    SAVEPATH,
-    AnswerTask,
-    LanguageTask,
-    PairTask,
-    TextTask,
-    make_run,
-    read_run,
-    read_task,
-)
+from regard.runs.loading import SAVEPATH, AnswerTask, LanguageTask, PairTask, TextTask, make_run, read_run, read_task
 from regard.tasks.all_tasks import find_task
 from regard.tasks.batch import BatchContext
 from regard.training import trainer
@@ -38,14 +29,7 @@ from regard.training.building import start
 from regard.training.checkpoint import Checkpoint, copy_tensors, remove_older_states
 from regard.training.config import Options, Origin, RunConfig, Schedule, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
-from regard.training.run_folder import (
-    RunFolder,
-    check_run_path,
-    create_run,
-    find_run,
-    missing_steps,
-    vocabulary_digest,
-)
+from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run, missing_steps, vocabulary_digest
 from regard.training.tensor_file import digest_tensors, pack_tensors
 from regard.training.trainer import PRECISION, Learner, measure_choices
 from regard.training.trust_code import code_digests, trust
@@ -61,8 +45,7 @@ if TYPE_CHECKING:
     from regard.training.checkpoint import TrainingState
     from regard.training.trainer import Validate
 
-PREPARED = "prepared"
-"""Name of the folder for prepared corpora and vocabularies, next to the runs."""
+PREPARED = "prepared"  # Name of the folder for prepared corpora and vocabularies, next to the runs
 Folder = str | Path
 RunType = TypeVar("RunType")
 
@@ -212,11 +195,10 @@ def _prepare_task(
     *,
     show: bool,
 ) -> tuple[RunConfig, AnyTask, Validate | None]:
-    """Return the config with the digests of text and vocabularies, the task, and the validation during
-    training.
+    """Return the config with the digests of text and vocabularies, the task, and the validation during training.
 
-    `stored`: folder of a resumed run, which provides the vocabularies, the digests and the BLEU tokenizer.
-    `before`: run that provides the vocabularies of a new run. None: the vocabularies are learned from text.
+    `stored`: folder of a resumed run, which provides the vocabularies, the digests and the BLEU tokenizer. `before`:
+    run that provides the vocabularies of a new run. None: the vocabularies are learned from text.
     """
     task_class = config.task_class
     if task_class.draws:
@@ -278,10 +260,8 @@ def _metrics_display(
 
 TEXT_FLAGS = ("train", "valid", "extra_valid", "test", "guide", "hub", "text")
 """Flags that name text. Flags that name text files, which may have moved when a run is resumed."""
-FREE_MODEL_FLAGS = ("dropout",)
-"""Flags of a model that do not affect the shapes of its parameters."""
-FIXED_TRAINING_FLAGS = ("vary_len",)
-"""Training flags that affect the shapes of a model's parameters."""
+FREE_MODEL_FLAGS = ("dropout",)  # Flags of a model that do not affect the shapes of its parameters
+FIXED_TRAINING_FLAGS = ("vary_len",)  # Training flags that affect the shapes of a model's parameters
 SCHEDULE_FLAGS = ("steps", "lr")
 """Training flags that may change when a run is resumed: a new learning-rate schedule begins."""
 
@@ -453,11 +433,10 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
 
 
 def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
-    """Return the config of a run that starts from the run `before`, with the model and the vocabularies of
-    `before`.
+    """Return the config of a run that starts from the run `before`, with the model and the vocabularies of `before`.
 
-    Options that `flags` do not name are taken from the earlier run, except for text and `freeze`. Raises
-    `InputError` for a run with a different task, and for a flag that changes the model or the vocabularies.
+    Options that `flags` do not name are taken from the earlier run, except for text and `freeze`. Raises `InputError`
+    for a run with a different task, and for a flag that changes the model or the vocabularies.
     """
     base = before.config
     flags = dict(task.flags() if isinstance(task, RunConfig) else flags)

@@ -88,8 +88,7 @@ class Worker(Generic[WorkT, ResultT]):
 
 
 def run_in_processes(work: Callable[[WorkT], ResultT], jobs: Sequence[WorkT]) -> Iterator[tuple[WorkT, ResultT]]:
-    """Run jobs in one single-threaded process for each core. Yield each job with its result when the job is
-    done.
+    """Run jobs in one single-threaded process for each core. Yield each job with its result when the job is done.
 
     Raises any error of `work`, and `MachineError` after all other jobs are done if a process was terminated from
     outside.
@@ -276,12 +275,9 @@ def _measure(job: Any) -> Any:
 # folder. If a process or a machine is lost, its job resumes on another machine from the last checkpoint.
 
 
-RAY_GRACE = 60.0
-"""Seconds in which stopped training jobs must save their state."""
-ATTEMPTS = 3
-"""Number of times that a training job may be lost without a new checkpoint."""
-WAIT = 0.5
-"""Seconds to wait for results in each iteration."""
+RAY_GRACE = 60.0  # Seconds in which stopped training jobs must save their state
+ATTEMPTS = 3  # Number of times that a training job may be lost without a new checkpoint
+WAIT = 0.5  # Seconds to wait for results in each iteration
 LEASE = 120.0
 """Seconds to wait for the lock of a lost training job. NFS releases the locks of a lost machine after 90
 seconds (the default lease of Linux)."""
@@ -364,26 +360,21 @@ def _result(ray: Any, reference: Any) -> Any:
 
 @dataclass(frozen=True)
 class Driver:
-    """The process that submits the tasks. Other machines compare their installation and disk with this
-    process."""
+    """The process that submits the tasks. Other machines compare their installation and disk with this process."""
 
     version: str
     host: str
-    marker: Path
-    """A file with a unique name in the folder of the comparison, visible to machines that share the folder."""
+    marker: Path  # A file with a unique name in the folder of the comparison, visible to machines that share the folder
     working_folder: Path
-    path: list[str]
-    """Python's import path, which includes the user's modules."""
-    threads: int
-    """Number of PyTorch threads of each training job."""
+    path: list[str]  # Python's import path, which includes the user's modules
+    threads: int  # Number of PyTorch threads of each training job
 
 
 def measure_on_machine(driver: Driver, job: SweepJob, code: dict[str, str], again: bool) -> Any:
     """Measure a job in a Ray task.
 
-    `code`: digests of the user's code. `again`: whether another process with this job was lost. Raises
-    `InputError`, with the name of this machine, if its version of Regard, its disk or its code differs from the
-    driver's.
+    `code`: digests of the user's code. `again`: whether another process with this job was lost. Raises `InputError`,
+    with the name of this machine, if its version of Regard, its disk or its code differs from the driver's.
     """
     try:
         if driver.version != __version__:
@@ -480,14 +471,10 @@ def _describe_cluster(ray: Any, cpus: int, tell: Callable[[str], None]) -> None:
 # jobs, for example after a lost connection, the same command finds the jobs again.
 
 
-LARGEST_ARRAY = 1000
-"""Maximum number of tasks in a job array. Slurm's default limit is 1001."""
-RESTARTS = 1000
-"""Number of times that a training job may reach its time limit."""
-POLL_INTERVAL = 2.0
-"""Seconds between two queries of the queue and the results."""
-SLURM_GRACE = 120.0
-"""Seconds from the stop signal of Slurm to the end of a job."""
+LARGEST_ARRAY = 1000  # Maximum number of tasks in a job array. Slurm's default limit is 1001.
+RESTARTS = 1000  # Number of times that a training job may reach its time limit
+POLL_INTERVAL = 2.0  # Seconds between two queries of the queue and the results
+SLURM_GRACE = 120.0  # Seconds from the stop signal of Slurm to the end of a job
 NOTE = "slurm-job"
 """Name of the file with a job's Slurm ID, which exists in the job's folder while the job is queued or running."""
 
@@ -609,8 +596,7 @@ def _submitit(executor: str) -> Any:
 
 
 class _Training:
-    """The function that submitit calls on the machine. Training runs in a child process, so that it can be
-    stopped."""
+    """The function that submitit calls on the machine. Training runs in a child process, so that it can be stopped."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads

@@ -1,5 +1,4 @@
-"""Compare variants of a training run over several seeds: train missing runs, test them, and report
-differences."""
+"""Compare variants of a training run over several seeds: train missing runs, test them, and report differences."""
 
 import csv
 import dataclasses
@@ -145,13 +144,7 @@ class Comparison(Result):
         ]
         tokenizers = {variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in self.measured.items()}
         extra = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
-        return {
-            "task": self.task,
-            "level": LEVEL,
-            "means": means,
-            "differences": {quantity: contrasts},
-            **extra,
-        }
+        return {"task": self.task, "level": LEVEL, "means": means, "differences": {quantity: contrasts}, **extra}
 
     def save(self) -> list[Path]:
         """Write all report files to the folder of the runs, and return their paths.
@@ -294,8 +287,7 @@ def _empty_folders_removed(folders: Sequence[Path]) -> Iterator[None]:
 # A verdict therefore is "different" only if the permutation test, which holds for every distribution, also
 # rejects (Holm's correction for the number of pairs).
 
-MAX_PAIRS = 15
-"""Number of pairs above which each variant is compared only with the first variant."""
+MAX_PAIRS = 15  # Number of pairs above which each variant is compared only with the first variant
 Verdict = Literal["different", "different if seeds vary normally", "not shown to differ", "unknown with one seed"]
 
 
@@ -307,8 +299,7 @@ class Contrast:
     one: Variant
     other: Variant
     interval: Interval
-    """Welch's interval; without ends if the seeds of each variant agree, which leaves no spread to estimate
-    it."""
+    """Welch's interval; without ends if the seeds of each variant agree, which leaves no spread to estimate it."""
     seeds: int
     """Number of seeds of the variant with fewer seeds."""
     p_value: float
@@ -496,8 +487,7 @@ def learning_curves(comparison: Comparison, format: str) -> bytes:
 MOST_LABELS = 20
 """Number of lines of a plot up to which it has a legend. A longer legend leaves no space for the lines."""
 WINDOW = 10
-"""Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier
-lines."""
+"""Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier lines."""
 
 
 def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
@@ -550,12 +540,11 @@ def compare(
     progress: bool = True,
     **flags: Any,
 ) -> Comparison:
-    """Train and test `task` with every combination of the values in `vary`, with `seeds` seeds for each
-    combination.
+    """Train and test `task` with every combination of the values in `vary`, with `seeds` seeds for each combination.
 
-    `vary`: maps flags of `regard train` to lists of values. `flags`: flags that all variants share. `savepath`:
-    the folder of runs and measurements. Existing measurements are reused. `on`: the backend. The default is
-    this machine; `Ray` and `Slurm` use a cluster.
+    `vary`: maps flags of `regard train` to lists of values. `flags`: flags that all variants share. `savepath`: the
+    folder of runs and measurements. Existing measurements are reused. `on`: the backend. The default is this machine;
+    `Ray` and `Slurm` use a cluster.
 
     >>> comparison = regard.compare("counting", {"score": ["dot", "additive"]}, steps=200)    # doctest: +SKIP
     >>> print(comparison)    # doctest: +SKIP

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 
 MEASURED = "measured.json"
-LARGEST = 1 << 20
-"""Maximum size of a measurement's file, in bytes."""
+LARGEST = 1 << 20  # Maximum size of a measurement's file, in bytes
 REACHED = 0.99
 """Exact match on training batches, averaged over ten lines of metrics, at which the task counts as learned."""
 
@@ -42,8 +41,7 @@ class Measured(Figures):
     """The measurement of one training run."""
 
     steps_to_99: int | None
-    """Number of training steps until 99 % exact match on training batches (mean of ten lines of metrics), or
-    None."""
+    """Number of training steps until 99 % exact match on training batches (mean of ten lines of metrics), or None."""
     parameters: int
     seconds: float | None
     """CPU time of training in seconds. None if training was interrupted."""
@@ -62,8 +60,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 class Job:
     """One training to measure."""
 
-    stored: dict[str, Any]
-    """The config in the format of a run folder."""
+    stored: dict[str, Any]  # The config in the format of a run folder
     folder: Path
 
     @property

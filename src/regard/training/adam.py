@@ -15,8 +15,7 @@ from regard import fast
 from regard.fast.adam import fused_adam_step
 from regard.training.config import Recipe
 
-EPSILON = 1e-8
-"""Number added to the square root of the second moment, as in the paper."""
+EPSILON = 1e-8  # Number added to the square root of the second moment, as in the paper
 
 
 class Adam:
@@ -66,8 +65,7 @@ class Adam:
             parameter.grad = None
 
     def step(self, lr: float) -> None:
-        """Update every parameter that has a gradient, with the rate `lr` multiplied by the parameter's
-        factor."""
+        """Update every parameter that has a gradient, with the rate `lr` multiplied by the parameter's factor."""
         names = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
         if fast.enabled():
             self._fused_step(lr, set(names))
@@ -76,11 +74,7 @@ class Adam:
 
     def _reference_step(self, lr: float, names: list[str]) -> None:
         groups = [
-            {
-                "params": [self.parameters[name]],
-                "lr": lr * self.lr_factors[name],
-                "weight_decay": self.decays[name],
-            }
+            {"params": [self.parameters[name]], "lr": lr * self.lr_factors[name], "weight_decay": self.decays[name]}
             for name in names
         ]
         optimizer = torch.optim.AdamW(groups, betas=self.betas, eps=EPSILON, foreach=False)
@@ -119,8 +113,7 @@ def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
-    """Return Adam for the trainable parameters of a model, with the recipe's factor for the rate of the output
-    layer.
+    """Return Adam for the trainable parameters of a model, with the recipe's factor for the rate of the output layer.
 
     >>> from regard.training.config import RECIPES
     >>> make_optimizer(nn.Linear(2, 1), RECIPES["seed"]).lr_factors

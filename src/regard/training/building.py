@@ -90,12 +90,9 @@ def _without_side(name: str) -> str:
 # samples. A check takes about as long as a training step, and does not change the random state. An error is one
 # line, and is raised before files are written.
 
-SAMPLES = 2
-"""Number of samples in the test batch."""
-WIDTH = 8
-"""Width of the states for testing a score, positions or a layer."""
-BATCH, HEADS, STEPS, HEAD_WIDTH, STATE_WIDTH = 2, 2, 5, 6, 14
-"""Sizes for testing a part of an attention mechanism."""
+SAMPLES = 2  # Number of samples in the test batch
+WIDTH = 8  # Width of the states for testing a score, positions or a layer
+BATCH, HEADS, STEPS, HEAD_WIDTH, STATE_WIDTH = 2, 2, 5, 6, 14  # Sizes for testing a part of an attention mechanism
 
 
 @contextmanager
@@ -129,10 +126,7 @@ def check_custom_parts(model: ModelConfig) -> None:
     if ":" in model.score:
         code = f"score {model.score!r}"
         failure = f"{code} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}"
-        with (
-            custom_code(failure, "its forward must accept queries and the result of its prepare"),
-            torch.no_grad(),
-        ):
+        with custom_code(failure, "its forward must accept queries and the result of its prepare"), torch.no_grad():
             score = make_score(model.score, WIDTH, WIDTH)
             scores = score(query, score.prepare(keys))
         _check_tensor(code, "scores", scores, (2, 3, 5, 7))
@@ -291,8 +285,7 @@ def start(
 ) -> TrainingState:
     """Return the initial training state, with the parameters `before` of an earlier run, if any.
 
-    Raises `InputError` if the model cannot be sharded, if these parameters are incompatible, or if custom code
-    fails.
+    Raises `InputError` if the model cannot be sharded, if these parameters are incompatible, or if custom code fails.
     """
     settings = config.training
     if config.custom_parts:

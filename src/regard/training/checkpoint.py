@@ -47,10 +47,8 @@ from regard.training.tensor_file import Expected, pack_tensors, read_tensors, te
 class Checkpoint:
     """Tensors of a run after `step` training steps."""
 
-    step: int
-    """Number of training steps of the training state, or of the weights if there is no training state."""
-    weights: Mapping[str, Tensor] | None = None
-    """Weights for use; None leaves the stored weights unchanged."""
+    step: int  # Number of training steps of the training state, or of the weights if there is no training state
+    weights: Mapping[str, Tensor] | None = None  # Weights for use; None leaves the stored weights unchanged
     training: Mapping[str, Tensor] | None = None
     """Parameters, optimizer moments, generator, position in the data and validation history. None for a run
     that cannot be resumed."""
@@ -70,11 +68,7 @@ class Checkpoint:
 
     @classmethod
     def load(
-        cls,
-        folder: RunFolder | str | Path,
-        expected: Expected | None = None,
-        *,
-        training: Expected | None = None,
+        cls, folder: RunFolder | str | Path, expected: Expected | None = None, *, training: Expected | None = None
     ) -> Self:
         """Read the weights of a run, and with `training` also its training state.
 
@@ -176,10 +170,8 @@ class Progress:
     ([True, True, False], True)
     """
 
-    place: tuple[int, int, int] = (0, 0, 0)
-    """Position of the next batch in the corpus: epoch, pool, batch."""
-    best: float = float("-inf")
-    """Best criterion of all validations; larger is better."""
+    place: tuple[int, int, int] = (0, 0, 0)  # Position of the next batch in the corpus: epoch, pool, batch
+    best: float = float("-inf")  # Best criterion of all validations; larger is better
     since_best: int = 0
     """Number of validations since the best validation; -1 until the criterion moves from its first value."""
 
@@ -215,8 +207,7 @@ class TrainingState:
     average: dict[str, Tensor] = field(default_factory=dict)
     """Moving averages of the trained parameters by name; empty without averaging."""
     progress: Progress = field(default_factory=Progress)
-    scaler: torch.amp.GradScaler | None = None
-    """Scale of the loss in float16 and its history; None for other dtypes."""
+    scaler: torch.amp.GradScaler | None = None  # Scale of the loss in float16 and its history; None for other dtypes
 
     @property
     def model(self) -> nn.Module:
@@ -280,8 +271,7 @@ class TrainingState:
         return tensors
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set the state from the result of `tensors`. Raises `RuntimeError` or `ValueError` for impossible
-        values."""
+        """Set the state from the result of `tensors`. Raises `RuntimeError` or `ValueError` for impossible values."""
         self.generator.set_state(tensors["generator"])
         with torch.no_grad():
             for name, value in self.model.state_dict().items():
@@ -314,10 +304,8 @@ class TrainingState:
             Checkpoint(step=self.step, weights=weights, training=self.tensors()).save(folder)
 
     def restore(self, folder: RunFolder) -> None:
-        """Load the last checkpoint. Raises `InputError` if the checkpoint is missing, damaged or
-        incompatible."""
-        # The weights are also checked, so that an edited file raises an error before the next checkpoint
-        # overwrites it.
+        """Load the last checkpoint. Raises `InputError` if the checkpoint is missing, damaged or incompatible."""
+        # The weights are also checked, so that an edited file raises an error before the next checkpoint overwrites it.
         checkpoint = Checkpoint.load(folder, training=tensor_specs(self.tensors()))
         assert checkpoint.training is not None
         self.step = checkpoint.step

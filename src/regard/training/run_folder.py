@@ -8,10 +8,9 @@
     kept/step-N.safetensors       weights of the best models, if models are kept
     tokenizer/                    vocabularies learned from text, if any
 
-config.json and each tensor file contain a SHA-256 digest of their content. Each tensor file also contains the
-config, which contains the digest of the vocabularies. Every file can therefore be checked separately and
-against config.json. A file that was edited, or that belongs to another run, raises an error unless
-`trust_edited` is set.
+config.json and each tensor file contain a SHA-256 digest of their content. Each tensor file also contains the config,
+which contains the digest of the vocabularies. Every file can therefore be checked separately and against config.json. A
+file that was edited, or that belongs to another run, raises an error unless `trust_edited` is set.
 """
 
 import dataclasses
@@ -58,12 +57,9 @@ from regard.training.trust_code import check_trusted
 
 FORMAT = "regard-run/8"
 """Only format that is read. A run of another format is trained again: old formats have no digests to check."""
-MOST_DIFFERENCES = 3
-"""Largest number of differences in a message."""
-LONGEST_VALUE = 24
-"""Largest number of characters of a value in a message."""
-LARGEST_CONFIG = 1 << 20
-"""Largest size of config.json in bytes."""
+MOST_DIFFERENCES = 3  # Largest number of differences in a message
+LONGEST_VALUE = 24  # Largest number of characters of a value in a message
+LARGEST_CONFIG = 1 << 20  # Largest size of config.json in bytes
 
 
 def vocabulary_digest(vocabularies: dict[str, str]) -> str:
@@ -188,8 +184,7 @@ def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, eve
 
 MEND = "restore a copy of the run, or train it again"
 TRUST = "if you edited the file yourself, add --trust-edited (in Python trust_edited=True)"
-_reported: set[tuple[Path, str]] = set()
-"""Accepted edits that have been reported since the run was loaded."""
+_reported: set[tuple[Path, str]] = set()  # Accepted edits that have been reported since the run was loaded
 
 
 @dataclass(frozen=True)
@@ -288,8 +283,7 @@ class RunFolder:
         return {"config": json_digest(without_digest(self.stored())), "model": model}
 
     def _describe_edit(self, stored: dict[str, Any]) -> str:
-        """Return a description of the differences between an edited config.json and the config in
-        model.safetensors."""
+        """Return a description of the differences between an edited config.json and the config in model.safetensors."""
         if "digest" not in stored:
             return "its digest is missing"
         try:
@@ -373,8 +367,7 @@ class RunFolder:
         write_json(self.path / name, content, indent=1, allow_nan=False)
 
     def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
-        """Return the results written by `write_derived`; None without a file, or if the model has been trained
-        further.
+        """Return the results written by `write_derived`; None without a file, or if the model has been trained further.
 
         Raises `InputError` for a file that is damaged, edited, or belongs to another run. `mend`: remedy in the
         message.

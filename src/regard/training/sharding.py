@@ -28,22 +28,13 @@ from torch.distributed.tensor import DTensor
 
 from regard.attention.blocks import Block, DecoderLayer
 from regard.errors import InputError
-from regard.io import (
-    add_digest,
-    has_valid_digest,
-    list_files,
-    read_json,
-    refuse_links,
-    remove_quietly,
-    write_json,
-)
+from regard.io import add_digest, has_valid_digest, list_files, read_json, refuse_links, remove_quietly, write_json
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
 from regard.training.run_folder import MEND, RunFolder, config_mismatch, file_digest
 
-DIGESTS = "digests"
-"""Prefix of the names of digest files in a checkpoint."""
+DIGESTS = "digests"  # Prefix of the names of digest files in a checkpoint
 
 
 def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
@@ -142,8 +133,7 @@ class _Digests(msgspec.Struct, forbid_unknown_fields=True):
     """Content of a digest file."""
 
     config: str
-    files: dict[str, str]
-    """SHA-256 digests by file name."""
+    files: dict[str, str]  # SHA-256 digests by file name
     digest: str
 
 

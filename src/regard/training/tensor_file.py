@@ -23,10 +23,8 @@ from torch import Tensor
 
 from regard.io import MAX_DIGITS, DamageError, canonical_json, check_file, convert_json, parse_json
 
-LARGEST_HEADER = 1 << 24
-"""Largest accepted size of a header in bytes."""
-LARGEST = 1 << 52
-"""Largest accepted number of values of a tensor, where a dimension of size 0 counts as 1."""
+LARGEST_HEADER = 1 << 24  # Largest accepted size of a header in bytes
+LARGEST = 1 << 52  # Largest accepted number of values of a tensor, where a dimension of size 0 counts as 1
 TYPES = {
     "BF16": torch.bfloat16,
     "BOOL": torch.bool,
@@ -55,8 +53,7 @@ Expected = Mapping[str, TensorSpec]
 
 
 def tensor_specs(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[str, TensorSpec]:
-    """Return the shape and dtype of each tensor. `half`: whether floating-point tensors are stored in half
-    precision.
+    """Return the shape and dtype of each tensor. `half`: whether floating-point tensors are stored in half precision.
 
     >>> print(tensor_specs({"bias": torch.zeros(3)})["bias"])
     float32 (3,)
@@ -87,14 +84,10 @@ class TensorFile(NamedTuple):
     """Content of a tensor file."""
 
     tensors: dict[str, Tensor]
-    step: int
-    """Number of training steps of the tensors."""
-    config: str
-    """Config of the run as JSON."""
-    digest: str | None
-    """SHA-256 digest of header and values, as stored in the file; None if it was removed."""
-    intact: bool
-    """Whether the content matches its digest."""
+    step: int  # Number of training steps of the tensors
+    config: str  # Config of the run as JSON
+    digest: str | None  # SHA-256 digest of header and values, as stored in the file; None if it was removed
+    intact: bool  # Whether the content matches its digest
 
 
 def pack_tensors(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
@@ -116,16 +109,12 @@ def warn_not_finite(tensors: Mapping[str, Tensor], model: str) -> None:
     """Warn about the first parameter with NaN or infinite values. `model`: name of the model in the warning."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
-            warnings.warn(
-                f"{name} of {model!r} is the first parameter with values that are not finite",
-                stacklevel=3,
-            )
+            warnings.warn(f"{name} of {model!r} is the first parameter with values that are not finite", stacklevel=3)
             return
 
 
 def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 digest of named tensors (names, dtypes, shapes, values), independent of their
-    order."""
+    """Return the SHA-256 digest of named tensors (names, dtypes, shapes, values), independent of their order."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         digest.update(canonical_json([name, str(tensor.dtype), list(tensor.shape)]).encode())

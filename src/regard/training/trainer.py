@@ -32,9 +32,8 @@ from regard.training.run_folder import RunFolder
 def keep_weights(folder: RunFolder, checkpoint: Checkpoint, most: int, criterion: Criterion | None) -> None:
     """Write the weights of a checkpoint to the kept models of a run, and remove all but the `most` best models.
 
-    The best models are those with the best criterion in metrics.jsonl; of equally good models, and without a
-    criterion, the latest. Models without metrics are removed first. Raises `MachineError` if a file cannot be
-    written.
+    The best models are those with the best criterion in metrics.jsonl; of equally good models, and without a criterion,
+    the latest. Models without metrics are removed first. Raises `MachineError` if a file cannot be written.
     """
     checkpoint.save_weights(folder, "kept")
     refuse_links(folder.kept_folder)
@@ -50,8 +49,7 @@ def keep_weights(folder: RunFolder, checkpoint: Checkpoint, most: int, criterion
 
 # Dtype of matrix products in training.
 
-PRECISION = "precision"
-"""Name of the measured choice between float32 and bfloat16."""
+PRECISION = "precision"  # Name of the measured choice between float32 and bfloat16
 
 
 def measure_choices(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> dict[str, str]:
@@ -99,8 +97,7 @@ def _products() -> dict[str, Callable[[], object]]:
 
 
 Metrics = dict[str, float]
-METRICS_EVERY = 10
-"""Number of training steps between two lines of metrics."""
+METRICS_EVERY = 10  # Number of training steps between two lines of metrics
 CHECKPOINT_EVERY = 500
 """Number of training steps between two checkpoints. A killed process loses at most this number of steps."""
 
@@ -276,8 +273,7 @@ def _compiling() -> Iterator[None]:
 def _distribute(objective: Objective[Any, Any], settings: TrainingConfig, context: DistributedContext) -> nn.Module:
     """Return the objective with optionally compiled layers, wrapped in DDP for several processes.
 
-    Only the layers are compiled, because one compilation is then valid for all layers and for batches of any
-    shape.
+    Only the layers are compiled, because one compilation is then valid for all layers and for batches of any shape.
     """
     if settings.compile:
         for module in objective.modules():
