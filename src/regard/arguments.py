@@ -308,7 +308,6 @@ def _parameters(function: Callable[..., Any], owner: type | None) -> tuple[Any, 
 
 
 def _check_arguments(function: Callable[..., Any], owner: type | None, args: Any, kwargs: Any) -> Any:
-    """Return the checked and converted arguments of a call."""
     signature, hints = _parameters(function, owner)
     try:
         bound = signature.bind(*args, **kwargs)

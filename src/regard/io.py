@@ -440,7 +440,6 @@ def refuse_input(output: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def _check_permission(folder: Path) -> None:
-    """Raise `OSError` if a path is not a folder or not writable."""
     if not folder.is_dir():
         number = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
         raise OSError(number, os.strerror(number))

@@ -19,7 +19,7 @@ from regard.cli import COMMANDS, main as command_line
 from regard.server import app
 from regard.server.app import ENDPOINTS, make_app
 from regard.server.explorer import Explorer
-from regard.training import tensor_file
+from regard.training import run_folder
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.run_folder import RunFolder
 from tests.faults import commands, damage, files, foreign, kills, learners, links, requests, texts, together
@@ -291,6 +291,6 @@ def test_missing_lock_is_detected() -> None:
 @slow
 def test_missing_checksum_is_detected() -> None:
     flips = mock.patch.object(files, "WAYS", [damage.flip])
-    read = tensor_file._read_values
-    with flips, mock.patch.object(tensor_file, "_read_values", lambda *args: (read(*args)[0], True)):
+    read = run_folder._read_values
+    with flips, mock.patch.object(run_folder, "_read_values", lambda *args: (read(*args)[0], True)):
         detected(files.main(100, seed=0), "other losses")

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 from regard.errors import InputError
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.all_tasks import TASKS, find_task
-from regard.training.adam import make_optimizer
-from regard.training.checkpoint import Progress
+from regard.training.checkpoint import Progress, make_optimizer
 from regard.training.config import (
     DEPENDENT,
     RECIPES,

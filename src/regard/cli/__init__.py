@@ -126,7 +126,6 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _guarded(command: str, argv: list[str]) -> int:
-    """Run a command, and turn an expected error into a one-line message and an exit status."""
     # The module is imported before the command runs, because an import may fail once memory has run out.
     from regard.libraries import broken_library, is_memory, message_of
 

@@ -71,7 +71,6 @@ class AlignFlags:
 
 
 def run_align(argv: list[str]) -> None:
-    """Align the pairs, or choose alignment heads."""
     [name, *files], flags = read_command(AlignFlags, argv, "regard align RUN [SOURCE] [TARGET]", example="translation")
     source, target = [*files, None, None][:2]
     if flags.plot is not None:
@@ -92,7 +91,6 @@ def run_align(argv: list[str]) -> None:
 
 
 def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
-    """Raise `InputError` for combinations in which a flag would have no effect."""
     if flags.samples is not None:
         check_range("samples", flags.samples, 1, 10**6)
     if not choosing and (flags.samples is not None or not flags.keep):
@@ -109,7 +107,6 @@ def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
 
 
 def _open(stack: ExitStack, source: str | None, target: str | None, *, lenient: bool) -> list[BinaryIO]:
-    """Open one file, or two files with the same number of lines."""
     names = [name for name in (source, target) if name is not None]
     if not lenient and len(names) == 2 and all(map(os.path.exists, names)):
         check_files(names)
@@ -120,7 +117,6 @@ def _open(stack: ExitStack, source: str | None, target: str | None, *, lenient: 
 def _choose(
     run: SequenceRun, reverse: SequenceRun | None, source: str | None, target: str | None, flags: AlignFlags
 ) -> None:
-    """Choose alignment heads and print their error rates."""
     samples = SAMPLES if flags.samples is None else flags.samples
     known: Sequence[WordAlignment]
     others: dict[str, Sequence[frozenset[Link]]] = {}
@@ -202,7 +198,6 @@ def _texts(lines: Sequence[bytes], number: int) -> list[str]:
 
 
 def _align_lines(run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags) -> None:
-    """Write the links of all lines, in order."""
     # Batches of sentences of similar length are faster. In a terminal, the user waits for the links of each line.
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []

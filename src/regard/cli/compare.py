@@ -98,7 +98,6 @@ class FolderFlags:
 
 
 def run_compare(argv: list[str]) -> None:
-    """Compare the variants or models, and print the table."""
     if len(argv) > 1 and all(not word.startswith("-") and is_folder(Path(word)) for word in argv[:2]):
         _compare_folders(argv[:2], argv[2:])
         return
@@ -157,7 +156,6 @@ def _check_task(task: str, argv: list[str]) -> None:
 
 
 def _compare_folders(folders: list[str], argv: list[str]) -> None:
-    """Compare two Hugging Face models on the same texts, and print the differences."""
     from regard.external.loading import look  # slow to import, and not needed to compare tasks
 
     _, flags = read_command(FolderFlags, argv, f"{PROG}")

@@ -30,7 +30,6 @@ class PruneFlags:
 
 
 def run_prune(argv: list[str]) -> None:
-    """Prune the run, and print the increase in loss and the new folder."""
     [name], flags = read_command(PruneFlags, argv, "regard prune RUN")
     from regard.runs.derived_runs import prune
 
@@ -82,7 +81,6 @@ class ExportFlags:
 
 
 def run_export(argv: list[str]) -> None:
-    """Export the model and print its folder and certificate."""
     [name], flags = read_command(ExportFlags, argv, "regard export RUN", example="translation")
     from regard.convert.certificate import read_certificate
     from regard.convert.exchange import export
@@ -116,7 +114,6 @@ class ImportFlags:
 
 
 def run_import(argv: list[str]) -> None:
-    """Import the model and print the run's folder and certificate."""
     [folder], flags = read_command(ImportFlags, argv, "regard import FOLDER", example="opus-mt-de-en")
     from regard.convert.certificate import read_certificate
     from regard.convert.exchange import import_model

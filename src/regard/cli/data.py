@@ -54,7 +54,6 @@ class DataFlags:
 
 
 def run_data(argv: list[str]) -> None:
-    """Download the data set and print the command that trains on it."""
     [name], flags = read_command(DataFlags, argv, "regard data DATA_SET", example="multi30k", choices=DATA_SETS)
     paths = fetch(name, flags.savepath, languages=flags.languages, url=flags.url)
     words: list[str] = []
@@ -93,7 +92,6 @@ class CleanFlags:
 
 
 def run_clean(argv: list[str]) -> None:
-    """Filter the corpus and print a summary."""
     files, flags = read_command(CleanFlags, argv, "regard clean CORPUS...", example="train.de train.en")
     check_needed(flags, {"min_score": "runs", "batchsize": "runs"})
     Limits(0, 1).check("min_score", flags.min_score)
@@ -110,7 +108,6 @@ def run_clean(argv: list[str]) -> None:
 
 
 def _make_scorer(flags: CleanFlags) -> "PairScorer":
-    """Return a function that scores pairs with `flags.runs`."""
     if len(flags.runs) > 2:
         raise InputError(
             f"{len(flags.runs)} runs: give one from source to target, and optionally one from target to source"

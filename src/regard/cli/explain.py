@@ -51,7 +51,6 @@ class ExplainFlags:
 
 
 def run_explain(argv: list[str]) -> None:
-    """Print the computation of one weight."""
     [name], flags = read_command(ExplainFlags, argv, "regard explain RUN")
     check_needed(flags, {"depth": "why"})
     run = flags.storage.load(name)
@@ -98,7 +97,6 @@ class ExamineFlags:
 
 
 def run_examine(argv: list[str]) -> None:
-    """Examine the runs, then print and save the report."""
     from regard.interpret.examination import FILE  # slow to import, and not needed to explain a weight
     from regard.runs.seeds import examine_runs
 
@@ -148,7 +146,6 @@ class TimelineFlags:
 
 
 def run_timeline(argv: list[str]) -> None:
-    """Measure the runs, then print the timeline and write the files."""
     from regard.runs.seeds import timeline
 
     names, flags = read_command(

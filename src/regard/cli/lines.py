@@ -54,7 +54,6 @@ def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[Bi
 
 
 def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:
-    """Raise `InputError` if the first bytes of a stream are not UTF-8."""
     if lenient or not isinstance(file, BufferedReader):
         return
     if encoding := detect_encoding(file.peek(1)):

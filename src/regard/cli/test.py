@@ -80,7 +80,6 @@ class TranslationTestFlags:
 
 
 def run_test(argv: list[str]) -> None:
-    """Test the run and print the report."""
     if wants_help(argv):
         parallel = argv[0] == "translation" or _has_parallel_text(argv[0])
         read_command(TranslationTestFlags if parallel else TestFlags, argv, f"{PROG} RUN")

@@ -83,8 +83,6 @@ class RunChoice:
 
 
 def run_train(argv: list[str]) -> None:
-    """Train with the flags in `argv`, and print the result."""
-
     if wants_help(argv[:1]):
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = first_word(argv, what="task", prog=PROG)
@@ -200,7 +198,6 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
 
 
 def _transformer_choice() -> type[ModelChoice]:
-    """Return the class for the choice of a model and of its size."""
     text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
     preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
     return make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)

@@ -315,7 +315,6 @@ class TranslateFlags(SearchFlags):
 
 
 def run_translate(argv: list[str]) -> None:
-    """Translate one text, or all lines of a file."""
     [name, *texts], flags = read_command(
         TranslateFlags, argv, "regard translate RUN [TEXT]", example="dates", bare="--plot"
     )
@@ -362,7 +361,6 @@ def run_translate(argv: list[str]) -> None:
 
 
 def _check_together(text: str | None, flags: TranslateFlags) -> None:
-    """Raise `InputError` for flags that exclude each other, and for flags that would have no effect."""
     if flags.align and flags.tags:
         raise InputError("--align numbers words without tags: leave out --align or --tags")
     if flags.words and flags.plot is None:
@@ -416,7 +414,6 @@ def _translate_lines(
     doubts: DoubtOutput,
     flags: TranslateFlags,
 ) -> None:
-    """Answer the lines of `file` in order, as they arrive."""
     unknown, best = UnknownCount(), list[tuple[int, Answers]]()
     for lines in numbered_chunks(file):
         marked, texts = [], []
@@ -525,7 +522,6 @@ class GenerateFlags(SearchFlags):
 
 
 def run_generate(argv: list[str]) -> None:
-    """Continue the prompt, and print prompt and continuation."""
     [name, *prompts], flags = read_command(GenerateFlags, argv, "regard generate RUN [PROMPT]", example="induction")
     if bool(prompts) == (flags.input is not None):
         raise InputError("give a prompt, or a file of prompts with --input: `regard generate induction CADBFED`")
@@ -561,7 +557,6 @@ class ScoreFlags:
 
 
 def run_score(argv: list[str]) -> None:
-    """Score the pairs."""
     [name], flags = read_command(ScoreFlags, argv, "regard score RUN", example="translation")
     run = flags.storage.load_translator(name)
     run.score([], batchsize=flags.batchsize)  # checks the option before lines are read

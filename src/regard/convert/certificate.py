@@ -278,7 +278,6 @@ def _make_prompts(task: TokenTask, *, progress: bool) -> list[str]:
 
 
 def _batches(items: Sequence[Item], size: int, program: str, *, progress: bool) -> Iterator[Sequence[Item]]:
-    """Yield batches of items, and show the progress."""
     begins = range(0, len(items), size)
     with counting_bar(f"Comparing with {program}", 0, len(begins), show=progress) as advance:
         for begin in begins:

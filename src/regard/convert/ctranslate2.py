@@ -274,7 +274,6 @@ class CTranslate2Search:
         return answers
 
     def _submit(self, batch: Sequence[Pair], search: Search, *, scored: bool) -> Any:
-        """Start the search for a batch of sources, and return the pending results."""
         controls, options = search.controls, {}
         if any(requirement.prefix for _, requirement in batch):
             options["target_prefix"] = [
@@ -299,7 +298,6 @@ class CTranslate2Search:
         )
 
     def _prefix_scores(self, batch: Sequence[Pair]) -> list[float]:
-        """Return the log-probability of the prefix of each source."""
         prefixes = [requirement.prefix for _, requirement in batch]
         if not any(prefixes):
             return [0.0] * len(prefixes)

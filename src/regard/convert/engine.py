@@ -99,7 +99,6 @@ class Engines:
         return opened
 
     def _check(self, search: Search, models: int, precision: Precision, *, scored: bool) -> None:
-        """Raise `InputError` if CTranslate2 does not support the search."""
         from regard.convert.ctranslate2 import get_ctranslate2_parts
 
         # Regard's own search refuses other precisions.

@@ -42,8 +42,7 @@ from regard.progress import print_status
 from regard.training.building import build_model
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import RunConfig, make_config
-from regard.training.run_folder import RunFolder, create_run, is_run_folder, vocabulary_digest
-from regard.training.tensor_file import digest_tensors
+from regard.training.run_folder import RunFolder, create_run, digest_tensors, is_run_folder, vocabulary_digest
 
 
 class Converter(NamedTuple):
@@ -108,7 +107,6 @@ def model_card(run: Any, converter: Converter, license: str) -> str:
 
 
 def _training_data(run: Any) -> str:
-    """Describe the training data."""
     task = run.config.task
     if run.task.draws:
         return f"samples of the task {run.config.name}"
@@ -121,7 +119,6 @@ def _training_data(run: Any) -> str:
 
 
 def _quality(run: Any) -> str:
-    """Return the BLEU score measured during training."""
     task = run.config.task
     measured = [line for line in RunFolder(run.folder).read_metrics() if "bleu" in line]
     if not measured and run.step and (task.valid or task.hub):
@@ -185,7 +182,6 @@ def write_certificate(run: Any, folder: Path, to: Program, texts: Sequence[str],
 
 
 def _find_converter(run: Any, to: str) -> Converter:
-    """Return the functions that export a run to a program; raises `InputError` if there are none."""
     if run.task.answers == "text":
         return PROGRAMS[to]
     if run.task.answers == "numbers":

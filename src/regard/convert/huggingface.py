@@ -390,7 +390,6 @@ def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
 def _write_marian_tokenizer(
     folder: Path, source: SentencePieceVocabulary, target: SentencePieceVocabulary, longest: int
 ) -> None:
-    """Write the files of a `MarianTokenizer` with the run's token indices."""
     separate = source.symbols != target.symbols
     for name, vocabulary in (("source.spm", source), ("target.spm", target)):
         write_file(folder / name, vocabulary.model)

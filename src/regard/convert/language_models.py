@@ -353,7 +353,6 @@ def load_language_model(folder: Path) -> tuple[Any, Any]:
 
 
 def _read_tokenizer(folder: Path, tokenizer: Any, size: int) -> ImportedTokenizer:
-    """Return a tokenizer of transformers for a model with `size` outputs."""
     if size > MAX_VOCABULARY:
         raise InputError(f"vocab_size {size:,} is too large: Regard supports up to {MAX_VOCABULARY:,}")
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -544,7 +543,6 @@ def _text_tokenizer(vocabulary: SubwordVocabulary) -> str:
 
 
 def _task_tokenizer(task: TokenTask) -> str:
-    """Return the JSON of a tokenizer for a task without text, such as induction."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     indices = {token: index for index, token in enumerate(task.vocabulary)}

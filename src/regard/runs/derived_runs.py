@@ -13,8 +13,7 @@ from regard.interpret.importance import Pruned, prune_heads
 from regard.io import hold_lock, list_steps
 from regard.runs.loading import load, read_consistently, read_run
 from regard.training.checkpoint import Checkpoint
-from regard.training.run_folder import check_run_path, create_run, vocabulary_digest
-from regard.training.tensor_file import tensor_specs
+from regard.training.run_folder import check_run_path, create_run, tensor_specs, vocabulary_digest
 
 if TYPE_CHECKING:
     from regard.runs.run import Run

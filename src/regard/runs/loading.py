@@ -14,8 +14,7 @@ from regard.arguments import public
 from regard.errors import InputError
 from regard.tasks.text import Text
 from regard.training.building import build_model, load_weights
-from regard.training.run_folder import find_run
-from regard.training.tensor_file import warn_not_finite
+from regard.training.run_folder import find_run, warn_not_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

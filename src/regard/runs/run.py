@@ -286,7 +286,6 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         """Return the attention map for one input at each snapshot; raises `InputError` without snapshots."""
 
     def _play_back(self, attend: Callable[[Any], AttentionMap]) -> Playback:
-        """Return the result of `attend` for the model of each snapshot, and the loss curve."""
         model, steps, frames = copy.deepcopy(self.model), [], []
         for step in load_snapshots(self.files, model):
             steps.append(step)

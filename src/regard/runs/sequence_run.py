@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 
 
 def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:
-    """Raise `InputError` if the vocabularies of two runs differ."""
-
     def content(vocabulary: Any) -> Any:
         return vocabulary.to_json() if hasattr(vocabulary, "to_json") else vocabulary.symbols
 
@@ -268,7 +266,6 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         )
 
     def _batch(self, source: str, tokens: list[int]) -> PairBatch:
-        """Return a source and the tokens of its answer as a batch on the model's device."""
         batch = PairBatch(read_source([source], self.task.source_vocabulary), collate([tokens]))
         return batch.to(next(self.model.parameters()).device)
 
@@ -367,7 +364,6 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         heads = cross_attention_heads(self.model)
 
         def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-            """Return the links of the methods in `others` for some pairs, and the combined links of both directions."""
             compared: dict[str, Sequence[frozenset[Link]]] = {}
             compared.update({name: [links[index] for index in indices] for name, links in (others or {}).items()})
             if reverse is None:

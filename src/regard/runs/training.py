@@ -24,13 +24,20 @@ from regard.runs.loading import SAVEPATH, AnswerTask, LanguageTask, PairTask, Te
 from regard.tasks.all_tasks import find_task
 from regard.tasks.batch import BatchContext
 from regard.training import trainer
-from regard.training.adam import trained_parameters
 from regard.training.building import start
-from regard.training.checkpoint import Checkpoint, copy_tensors, remove_older_states
+from regard.training.checkpoint import Checkpoint, copy_tensors, remove_older_states, trained_parameters
 from regard.training.config import Options, Origin, RunConfig, Schedule, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
-from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run, missing_steps, vocabulary_digest
-from regard.training.tensor_file import digest_tensors, pack_tensors
+from regard.training.run_folder import (
+    RunFolder,
+    check_run_path,
+    create_run,
+    digest_tensors,
+    find_run,
+    missing_steps,
+    pack_tensors,
+    vocabulary_digest,
+)
 from regard.training.trainer import PRECISION, Learner, measure_choices
 from regard.training.trust_code import code_digests, trust
 

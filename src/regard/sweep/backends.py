@@ -131,7 +131,6 @@ def run_in_processes(work: Callable[[WorkT], ResultT], jobs: Sequence[WorkT]) ->
 
 
 def _check_lost(count: int, jobs: int, problem: str, hint: str = "") -> None:
-    """Raise `MachineError` if jobs were lost."""
     if count:
         raise MachineError(
             f"{count} of {jobs} {problem}, for example for lack of memory{hint}; the other runs are done: repeat "
@@ -532,7 +531,6 @@ class Slurm:
         _check_lost(len(lost), len(jobs), "training jobs were terminated", f": see {lost[0]}" if lost else "")
 
     def _find_submitted(self, submitit: Any, folder: Path, jobs: Sequence[JobT]) -> list[tuple[JobT, Any]]:
-        """Return the jobs of an earlier command that are queued or running, with their tasks."""
         noted = [job for job in jobs if is_file(job.folder / NOTE)]
         numbers = [read_text(job.folder / NOTE, "delete it to submit the job again").strip() for job in noted]
         tasks = [submitit.SlurmJob(folder, number) for number in numbers]
@@ -568,7 +566,6 @@ class Slurm:
         return list(zip(jobs, tasks, strict=True))
 
     def _alive(self, tasks: Sequence[Any]) -> set[str]:
-        """Return the Slurm IDs of the tasks that are queued or running."""
         if self.executor != "slurm":
             return {task.job_id for task in tasks if not task.done()}
         command = ["squeue", "--noheader", "--array", "--format=%i", "--user", getpass.getuser()]

@@ -240,7 +240,6 @@ def measure_grid(
 
 
 def _check_tested(config: RunConfig) -> None:
-    """Raise `InputError` for a task that neither generates samples nor has a test text."""
     task, task_config = find_task(config.on), cast("Any", config.task)
     if not task.draws and task_config.text("test") is None:
         raise InputError(f"{task.name} has no test text: give a text with --test")
@@ -251,7 +250,6 @@ def folder_name(variant: Variant) -> str:
 
 
 def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
-    """Measure the jobs that have no measurement, and return the measurements of all jobs."""
     measurements = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if measurements[job.folder] is None]
     say_reused(len(jobs) - len(missing), len(jobs), jobs[0].folder.parent.parent, show=progress)
@@ -378,7 +376,6 @@ def format_mean(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 
 def _tokenizers(comparison: Comparison) -> str:
-    """Return the tokenizer of BLEU, or a warning if the variants have different tokenizers."""
     tokenizers = sorted(
         {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
     )
@@ -393,7 +390,6 @@ def main_quantity(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison) -> list[RenderableType]:
-    """Return a table of the differences between variants."""
     quantity = main_quantity(comparison)
     name, form = QUANTITIES[quantity]
     contrasts = differences(comparison, quantity)
@@ -429,7 +425,6 @@ def _flag_values(comparison: Comparison, flag: str) -> list[Any]:
 
 
 def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
-    """Group variants by the values of all flags except the last one."""
     series: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in comparison.variants:
         series.setdefault(tuple(variant.varied.values())[:-1], []).append(variant)
@@ -491,7 +486,6 @@ WINDOW = 10
 
 
 def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
-    """Plot values as a line, with a band from `low` to `high` if there are any."""
     (line,) = axes.plot(positions, [interval.value for interval in intervals], **style)
     low = [interval.value if interval.low is None else interval.low for interval in intervals]
     high = [interval.value if interval.high is None else interval.high for interval in intervals]

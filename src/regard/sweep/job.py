@@ -105,7 +105,6 @@ class Job:
         return stored.measured
 
     def _check_code(self, before: dict[str, Any]) -> None:
-        """Raise `InputError` if the user's code has changed since a measurement or a run with this config."""
         known = before.get("code", {})
         changed = [name for name, digest in self.stored["code"].items() if known.get(name) != digest]
         if changed and before == {**_compared(self.stored), "code": known}:
@@ -148,7 +147,6 @@ def _compared(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def _test(job: Job, run: AnyRun, seconds: float | None) -> Measured:
-    """Test a run and save its measurement."""
     lines, figures = job.run.known_metrics(), run.figures(seed=job.config.training.seed)
     recent = [
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)

@@ -27,13 +27,11 @@ from regard.streams import make_generator
 from regard.tasks.all_tasks import TASKS
 from regard.tasks.base import AnyTask
 from regard.tasks.batch import Batch, BatchContext, TokenBatch
-from regard.training.adam import make_optimizer, trained_parameters
-from regard.training.checkpoint import Checkpoint, TrainingState
+from regard.training.checkpoint import Checkpoint, TrainingState, make_optimizer, trained_parameters
 from regard.training.config import RunConfig
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import make_objective
-from regard.training.run_folder import RunFolder
-from regard.training.tensor_file import tensor_specs
+from regard.training.run_folder import RunFolder, tensor_specs
 
 # Freezing: parts of a model whose parameters are not trained.
 #
@@ -235,7 +233,6 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
 
 
 def _check_answers(code: str, task: Any, batch: Batch) -> None:
-    """Raise `PluginError` unless the answers and the relevance of a task match its `sizes`."""
     outputs, classes = task.sizes["outputs"], task.sizes["classes"]
     _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
     if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
@@ -312,7 +309,6 @@ def start(
 
 
 def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None) -> TaskModel:
-    """Return the model of a run with the parameters `before`, if any, and with frozen parts."""
     model = build_model(config, task)
     if before is not None:
         specs = tensor_specs(model.state_dict())

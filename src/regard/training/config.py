@@ -630,7 +630,6 @@ def options_class(task: str, model: object = None, preset: object = None) -> typ
     return combine(on, kind, task_class.config_class, model_class.config_class, use, tuple(defaults.items()))
 
 
-@functools.cache
 def combine(
     on: str, kind: str, task: type, model: type, use: str, defaults: tuple[tuple[str, object], ...] = ()
 ) -> type[Any]:
@@ -638,6 +637,13 @@ def combine(
 
     `use`: row of `FLAGS`, whose defaults apply unless `defaults` (names and values) has others.
     """
+    return _combine(on, kind, task, model, use, defaults)
+
+
+@functools.cache
+def _combine(
+    on: str, kind: str, task: type, model: type, use: str, defaults: tuple[tuple[str, object], ...]
+) -> type[Any]:
     training = type("Training", (TrainingConfig,), {"use": use})
     parts = {"task": task, "model": model, "training": training}
     hints = {name: hint for part in parts.values() for name, hint in get_type_hints(part, include_extras=True).items()}

@@ -187,7 +187,6 @@ def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor
 
 
 def _largest(logits: Tensor) -> Tensor:
-    """Return the largest logit (N, 1) of each row."""
     if logits.dtype == torch.bfloat16 and logits.device.type == "cpu":
         # If at least one value is not negative, the bits of the largest bfloat16 value are also the largest
         # integer. Comparing integers is ten times as fast.

@@ -24,7 +24,7 @@ from regard.result import Result, to_plain
 from regard.runs.run_types import AnyRun
 from regard.streams import make_generator
 from regard.training.config import find_model
-from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
+from regard.training.run_folder import digest_tensors, pack_tensors, read_tensors
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.models import Place, compile_puzzle, show_place
 from regard_course.puzzles.puzzle import NO_VALUE, TEXTS, Puzzle

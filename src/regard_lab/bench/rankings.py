@@ -30,7 +30,7 @@ from regard.io import is_file, make_folder, read_json, refuse_links, write_json
 from regard.plugins import PluginError, describe_error
 from regard.statistics import auroc
 from regard.streams import derive_seed
-from regard.training.tensor_file import digest_tensors
+from regard.training.run_folder import digest_tensors
 from regard.version import __version__
 from regard.viz.subject import ProbeInput
 from regard_lab.bench.known_models import KnownModel

@@ -33,7 +33,7 @@ from regard.io import is_file, make_folder, write_file, write_json
 from regard.models.base import TaskModel
 from regard.streams import derive_seed, make_generator
 from regard.tasks.batch import IGNORE
-from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
+from regard.training.run_folder import digest_tensors, pack_tensors, read_tensors
 from regard.version import __version__
 from regard_lab.bench.known_models import KnownModel, ResistsError, run_compiled
 from regard_lab.programs.compiler import Compiled, compile_program

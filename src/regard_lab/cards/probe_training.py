@@ -21,7 +21,7 @@ from regard.models.decoder_only import DecoderOnly
 from regard.streams import derive_seed, make_generator
 from regard.tasks.batch import TokenBatch
 from regard.tasks.tokens import TokenTask
-from regard.training.adam import make_optimizer
+from regard.training.checkpoint import make_optimizer
 from regard.training.config import Recipe
 from regard_lab.cards.probes import CardProbe
 
