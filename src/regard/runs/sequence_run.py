@@ -23,7 +23,6 @@ from regard.convert.exportable import EngineName, Precision
 from regard.data.batch import PairBatch, collate, read_source
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.data.parallel import ParallelText
-from regard.data.prepare import check_pairs, describe_learned, read_pairs
 from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
 from regard.data.vocabulary import BOS, EOS, PAD, SPECIAL, empty_if_blank, is_blank, replace_surrogates
 from regard.data.word_alignment import Symmetrization, WordAlignment, align_with_eflomal
@@ -747,6 +746,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         system of the targets. `lenient`: omit invalid lines of a file, instead of refusing the file. Other
         options as in `search`. Raises `InputError` if there is no text, or if the text cannot be read.
         """
+        from regard.data.prepare import check_pairs  # imports the library tokenizers, as below
         from regard.evaluation.bleu import quality
 
         search: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batchsize": batchsize}
@@ -780,6 +780,8 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         )
 
     def _describe_learned(self, pairs: Sequence[tuple[str, str]]) -> str:
+        from regard.data.prepare import describe_learned
+
         try:
             return describe_learned(pairs, self.task.config.text("train") or ())
         except InputError:  # the text was moved
@@ -794,6 +796,8 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
 
         Raises `InputError` if the run has neither validation text nor test text.
         """
+        from regard.data.prepare import read_pairs
+
         del seed
         text = self._unseen_text()
         if text is None:
