@@ -5,18 +5,14 @@ import sys
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from regard.arguments import Limits
 from regard.cli.parsing import check_needed, read_command
 from regard.cli.terminal import print_table
-from regard.data.cleaning import CleaningRules, clean_corpus
+from regard.data.cleaning import CleaningRules, PairScorer, clean_corpus
 from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
 from regard.errors import InputError, check_range
-
-if TYPE_CHECKING:
-    from regard.data.cleaning import PairScorer
 
 PREFIXES = {"train": "train", "valid": "val", "test": "test"}  # File name prefix of each part of a data set
 

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.layer import attention_layers
 from regard.attention.multihead import MultiHeadAttention
@@ -24,7 +24,7 @@ from regard.data.batch import PairBatch, collate
 from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
-from regard.data.vocabulary import PAD
+from regard.data.vocabulary import PAD, Vocabulary
 from regard.decoding.generation import generate
 from regard.decoding.translation import Search, longest_answer, search_batch
 from regard.errors import InputError, plural
@@ -38,11 +38,6 @@ from regard.tasks.text import Text
 from regard.tasks.tokens import TokenTask
 from regard.training.run_folder import file_digest
 from regard.version import __version__
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from regard.data.vocabulary import Vocabulary
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary  # Vocabulary classes that other programs can read
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from regard.attention.layer import attention_layers
-from regard.convert.exportable import EngineName, Precision
+from regard.convert.exportable import EngineName, Exportable, Precision
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError
 from regard.io import check_folder, new_folder, refuse_links, remove_quietly
@@ -34,7 +34,6 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard.convert.ctranslate2 import CTranslate2Search
-    from regard.convert.exportable import Exportable
     from regard.decoding.translation import Search
 
 SENTENCES, PIECES = 16, 8

@@ -17,12 +17,12 @@ import msgspec
 
 from regard.arguments import public
 from regard.data.markup import UNIT
-from regard.data.tokenization import Span, TokenizedText, is_whole, tokenize, word_spans
-from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN
-from regard.data.word_alignment import Symmetrization, format_moses, links_from_weights, symmetrize
+from regard.data.tokenization import Span, TokenizedText, Unit, is_whole, tokenize, word_spans
+from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN, Vocabulary
+from regard.data.word_alignment import Link, Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
 from regard.interpret.alignment import cross_attention_heads, extract_links, word_weights
-from regard.interpret.head_selection import AligningHeads, By, KeptHeads
+from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads
 from regard.io import DamageError, convert_json, damaged_file
 from regard.result import Result, to_plain
 from regard.training.objective import HEAD, guided_layer
@@ -30,11 +30,7 @@ from regard.training.objective import HEAD, guided_layer
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.data.tokenization import Unit
-    from regard.data.vocabulary import Vocabulary
-    from regard.data.word_alignment import Link
     from regard.decoding.translation import Candidate, Search
-    from regard.interpret.head_selection import AlignmentChoice
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"

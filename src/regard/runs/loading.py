@@ -14,7 +14,7 @@ from regard.arguments import public
 from regard.errors import InputError
 from regard.tasks.text import Text
 from regard.training.building import build_model, load_weights
-from regard.training.run_folder import find_run, warn_not_finite
+from regard.training.run_folder import RunFolder, find_run, warn_not_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
-    from regard.training.run_folder import RunFolder
 
 SAVEPATH = "models"
 Result = TypeVar("Result")

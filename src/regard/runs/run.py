@@ -23,11 +23,11 @@ from regard.errors import InputError, unknown_choice
 from regard.result import Result, percent, to_plain
 from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots
-from regard.training.config import ModelPart, TaskPart, changed_config
+from regard.training.config import ModelPart, RunConfig, TaskPart, changed_config
 from regard.training.run_folder import RunFolder
-from regard.viz.attention_map import Playback
+from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.maps import layer_kind
-from regard.viz.subject import Layer, Patchable, Traits
+from regard.viz.subject import ForwardPass, Layer, Patchable, ProbeInput, Traits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from regard.interpret.single_heads import HeadSamples
     from regard.models.base import TaskModel
     from regard.tasks.base import AnyTask
-    from regard.training.config import RunConfig
-    from regard.viz.attention_map import AttentionMap
-    from regard.viz.subject import ForwardPass, ProbeInput
     from regard.viz.widget import AttentionWidget
 
 MOST_POINTS = 300  # Largest number of points of the loss curve of a playback

@@ -22,16 +22,16 @@ from regard.convert.engine import Engines
 from regard.convert.exportable import EngineName, Precision
 from regard.data.batch import PairBatch, collate, read_source
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
-from regard.data.parallel import ParallelText
+from regard.data.parallel import PairSource, ParallelText
 from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
 from regard.data.vocabulary import BOS, EOS, PAD, SPECIAL, empty_if_blank, is_blank, replace_surrogates
-from regard.data.word_alignment import Symmetrization, WordAlignment, align_with_eflomal
+from regard.data.word_alignment import Link, Symmetrization, WordAlignment, align_with_eflomal
 from regard.decoding.controls import Controls
 from regard.decoding.search_tree import SearchTree
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range, plural, shorten
 from regard.evaluation.scoring import Scored
-from regard.interpret.alignment import all_weights, cross_attention_heads
+from regard.interpret.alignment import Alignment, all_weights, cross_attention_heads
 from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combine_heads
 from regard.interpret.score_calls import own_forward_pass
 from regard.result import Result, percent
@@ -39,24 +39,19 @@ from regard.runs.alignment import Aligner, LinkedPair, combine_directions, link_
 from regard.runs.run import Figures, Run, add_note, visible
 from regard.statistics import Interval
 from regard.streams import make_generator
-from regard.tasks.pairs import alignment_mask
+from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
 from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback, attach_original
 from regard.viz.maps import CROSS, make_layer_map
-from regard.viz.subject import ProbeInput, Traits
+from regard.viz.subject import ForwardPass, ProbeInput, Traits
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.data.parallel import PairSource
     from regard.data.tokenization import Unit
-    from regard.data.word_alignment import Link
     from regard.evaluation.bleu import Quality
-    from regard.interpret.alignment import Alignment
     from regard.models.base import Seq2Seq
-    from regard.tasks.pairs import Pair, PairTask, SequenceTask
     from regard.tasks.translation import Translation
-    from regard.viz.subject import ForwardPass
 
 
 def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:

@@ -11,7 +11,7 @@ True
 from typing import TYPE_CHECKING, dataclass_transform
 
 from regard.tasks.all_tasks import TASKS
-from regard.training.config import Options, RunType, TaskPart, class_name, options_class
+from regard.training.config import Options, RunType, TaskPart, TrainingConfig, class_name, options_class
 
 if TYPE_CHECKING:
     from regard.models.decoder_only import DecoderOnlyConfig
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from regard.tasks.sequences import SequenceConfig
     from regard.tasks.text import TextTaskConfig
     from regard.tasks.translation import TranslationTaskConfig
-    from regard.training.config import TrainingConfig
 
     # Type checkers and editors see these classes, which have the same fields. `__getattr__` makes those that run.
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,25 +23,19 @@ from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range
 from regard.evaluation.exact_match import exact_match, fresh_batches
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
-from regard.interpret.relevance import relevance_share
+from regard.interpret.relevance import RelevanceShare, relevance_share
 from regard.interpret.score_calls import own_forward_pass
+from regard.models.base import AnswerModel, LanguageModel
 from regard.result import Result, percent
 from regard.runs.run import Figures, Run, add_note, visible
 from regard.streams import make_generator
-from regard.tasks.batch import TokenBatch
+from regard.tasks.base import Task
+from regard.tasks.batch import Batch, TokenBatch
+from regard.tasks.tokens import TokenTask
 from regard.training.config import ModelPart, TaskPart
-from regard.viz.attention_map import AttentionMap, attach_original
+from regard.viz.attention_map import AttentionMap, Playback, attach_original
 from regard.viz.maps import CROSS, LayerKind, make_layer_map
-from regard.viz.subject import ProbeInput, Traits
-
-if TYPE_CHECKING:
-    from regard.interpret.relevance import RelevanceShare
-    from regard.models.base import AnswerModel, LanguageModel
-    from regard.tasks.base import Task
-    from regard.tasks.batch import Batch
-    from regard.tasks.tokens import TokenTask
-    from regard.viz.attention_map import Playback
-    from regard.viz.subject import ForwardPass
+from regard.viz.subject import ForwardPass, ProbeInput, Traits
 
 DEFAULT_NEW = 20  # Number of tokens that `generate` adds to a prompt
 HEADS_PER_LINE = 5  # Number of heads that fit on a line of 80 characters

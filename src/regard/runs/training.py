@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -25,7 +25,7 @@ from regard.tasks.all_tasks import find_task
 from regard.tasks.batch import BatchContext
 from regard.training import trainer
 from regard.training.building import start
-from regard.training.checkpoint import Checkpoint, copy_tensors, remove_older_states, trained_parameters
+from regard.training.checkpoint import Checkpoint, TrainingState, copy_tensors, remove_older_states, trained_parameters
 from regard.training.config import Options, Origin, RunConfig, Schedule, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
 from regard.training.run_folder import (
@@ -38,19 +38,15 @@ from regard.training.run_folder import (
     pack_tensors,
     vocabulary_digest,
 )
-from regard.training.trainer import PRECISION, Learner, measure_choices
+from regard.training.trainer import PRECISION, Learner, Validate, measure_choices
 from regard.training.trust_code import code_digests, trust
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from regard.data.parallel import TextDigest
     from regard.runs.run_types import AnyRun
     from regard.runs.sequence_run import PairRun, TranslationRun
     from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import AnyTask
-    from regard.training.checkpoint import TrainingState
-    from regard.training.trainer import Validate
 
 PREPARED = "prepared"  # Name of the folder for prepared corpora and vocabularies, next to the runs
 Folder = str | Path
