@@ -372,7 +372,7 @@ def guard_forward(forward: Function, owner: type) -> Function:
 
 def _passes_on(module: str) -> bool:
     own_commands = ("regard.cli.", "regard.server.", "regard_lab.cli.", "regard_course.cli.")
-    return not is_own(module) or module.startswith(own_commands)
+    return module.partition(".")[0] not in PACKAGES or module.startswith(own_commands)
 
 
 def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[str, Any]) -> str | None:
