@@ -104,7 +104,8 @@ def run_train(argv: list[str]) -> None:
     try:
         trained = train(task, **vars(place), **given)
     except (Interrupted, Terminated) as stop:
-        command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
+        where = [] if place.savepath == Path(SAVEPATH) else ["--savepath", str(place.savepath)]
+        command = shlex.join([*PROG.split(), task, "--resume", *where])
         with suppress(OSError):  # the terminal may be closed
             print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")
         sys.exit(stop.code if isinstance(stop, Terminated) else 130)
@@ -201,7 +202,3 @@ def _transformer_choice() -> type[ModelChoice]:
     text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
     preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
     return make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)
-
-
-def _savepath_flag(savepath: Path) -> list[str]:
-    return [] if savepath == Path(SAVEPATH) else ["--savepath", str(savepath)]

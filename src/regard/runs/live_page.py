@@ -246,7 +246,8 @@ def live_page(run: AnyRun) -> str:
     worker = "" if data["training"] is None else bundle_modules(_module, "js/live/worker.js")
     loader, code = bundle_modules(_module, "js/live/loader.js"), bundle_modules(_module, "live.js")
     packed = zlib.compress(code.encode(), 9)
-    hashes = " ".join(map(_hash, (loader, code)))
+    digests = (hashlib.sha256(script.encode()).digest() for script in (loader, code))
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     sources = f"script-src {hashes}; style-src 'unsafe-inline'; img-src data:; worker-src blob:"
     policy = f"default-src 'none'; {sources}"
     plain = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
@@ -279,10 +280,6 @@ def _module(name: str) -> Traversable:
     if name == "ask.js":
         return PAGE / "live-ask.js"
     return VIEW / name.removeprefix("js/") if name.startswith("js/") else PAGE / name
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _text(name: str) -> str:

@@ -266,7 +266,9 @@ class ExaminedRuns(Result):
         values = []
         for layer in self.examinations[0].importance.added:
             measures: dict[str, list[list[float]]] = {
-                self._added: [run.importance.added[layer] for run in self.examinations],
+                f"{self.examinations[0].importance.measure} added when a head is off": [
+                    run.importance.added[layer] for run in self.examinations
+                ],
                 RELEVANT: [_means(run, layer, lambda head: head.relevance) for run in self.examinations],
                 RANKED: [_means(run, layer, lambda head: head.ranking) for run in self.examinations],
             }
@@ -279,10 +281,6 @@ class ExaminedRuns(Result):
             if rates:
                 values.append(LayerValue(layer=layer, name=ALIGNMENT, values=[*rates]))
         return values
-
-    @property
-    def _added(self) -> str:
-        return f"{self.examinations[0].importance.measure} added when a head is off"
 
     @property
     def sentences(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -741,7 +742,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         system of the targets. `lenient`: omit invalid lines of a file, instead of refusing the file. Other
         options as in `search`. Raises `InputError` if there is no text, or if the text cannot be read.
         """
-        from regard.data.prepare import check_pairs  # imports the library tokenizers, as below
+        from regard.data.prepare import check_pairs, describe_learned  # imports tokenizers, as below
         from regard.evaluation.bleu import quality
 
         search: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batchsize": batchsize}
@@ -759,6 +760,9 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
             pairs.append(pair)
             lines.append(test_text.number)
         check_pairs(pairs, test_text, "test")
+        learned = ""
+        with suppress(InputError):  # the text was moved
+            learned = describe_learned(pairs, task.config.text("train") or ())
         begin = time.perf_counter()
         translations = self.translate([source for source, _ in pairs], **search)
         seconds = time.perf_counter() - begin
@@ -769,18 +773,10 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
             total_lines=test_text.number,
             counts=str(test_text.counts),
             unknown=unknown_in_pairs("test", pairs, (task.source_vocabulary, task.target_vocabulary)),
-            learned=self._describe_learned(pairs),
+            learned=learned,
             quality=scores,
             seconds=seconds,
         )
-
-    def _describe_learned(self, pairs: Sequence[tuple[str, str]]) -> str:
-        from regard.data.prepare import describe_learned
-
-        try:
-            return describe_learned(pairs, self.task.config.text("train") or ())
-        except InputError:  # the text was moved
-            return ""
 
     def about(self) -> dict[str, Any]:
         shares = [str(share) for share in read_unknown(self.folder)]

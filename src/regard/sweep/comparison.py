@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -23,7 +23,7 @@ from regard.arguments import Limits, public
 from regard.errors import InputError
 from regard.io import refuse_links, write_file
 from regard.progress import counting_bar, print_status
-from regard.result import Result, percent
+from regard.result import Result, percent, to_plain
 from regard.statistics import (
     LEVEL,
     Interval,
@@ -39,7 +39,7 @@ from regard.statistics import (
 from regard.sweep.backends import Backend, Local, say_reused
 from regard.sweep.job import Job, Measured, make_job
 from regard.tasks.all_tasks import find_task
-from regard.training.config import RunConfig, make_config
+from regard.training.config import make_config
 from regard.training.run_folder import RunFolder
 from regard.viz.report_page import Links, Part, Plot, render_page
 
@@ -123,7 +123,7 @@ class Comparison(Result):
             {
                 **variant.varied,
                 **{
-                    quantity: _range_json(values)
+                    quantity: {**to_plain(seed_range(values)), "median_confidence": range_confidence(len(values))}
                     for quantity in QUANTITIES
                     if (values := self.values(variant, quantity))
                 },
@@ -231,18 +231,14 @@ def measure_grid(
     for variant in variants:
         for seed in range(seeds):
             config = make_config(task, {**flags, **variant.varied, "seed": seed})
-            _check_tested(config)
+            task_config: Any = config.task
+            if not config.task_class.draws and task_config.text("test") is None:
+                raise InputError(f"{config.name} has no test text: give a text with --test")
             jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
     for job in jobs:
         refuse_links(job.folder, below=folder.parent)
     measured = _measure_all(jobs, on, progress=progress)
     return {variant.name: measured[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
-
-
-def _check_tested(config: RunConfig) -> None:
-    task, task_config = find_task(config.on), cast("Any", config.task)
-    if not task.draws and task_config.text("test") is None:
-        raise InputError(f"{task.name} has no test text: give a text with --test")
 
 
 def folder_name(variant: Variant) -> str:
@@ -448,10 +444,6 @@ def _links(comparison: Comparison, explorer: str) -> Links:
     return Links(title, [(names[0], explorer), *comparisons])
 
 
-def _range_json(values: Sequence[float]) -> dict[str, Any]:
-    return {**dataclasses.asdict(seed_range(values)), "median_confidence": range_confidence(len(values))}
-
-
 def learning_curves(comparison: Comparison, format: str) -> bytes:
     """Draw exact match and loss of training batches over the steps.
 
@@ -467,7 +459,9 @@ def learning_curves(comparison: Comparison, format: str) -> bytes:
             shared = set.intersection(*({line["step"] for line in seed} for seed in lines))
             steps = sorted(shared)
             values = np.array([[line[quantity] for line in seed if line["step"] in shared] for seed in lines])
-            smooth = _running_mean(values)
+            sums = np.cumsum(values, axis=1)
+            sums[:, WINDOW:] -= sums[:, :-WINDOW].copy()
+            smooth = sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)
             intervals = [seed_range(column) for column in smooth.T.tolist()]
             _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
         axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
@@ -490,12 +484,6 @@ def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Int
     low = [interval.value if interval.low is None else interval.low for interval in intervals]
     high = [interval.value if interval.high is None else interval.high for interval in intervals]
     axes.fill_between(positions, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
-
-
-def _running_mean(values: np.ndarray) -> np.ndarray:
-    sums = np.cumsum(values, axis=1)
-    sums[:, WINDOW:] -= sums[:, :-WINDOW].copy()
-    return sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)
 
 
 def curves(comparison: Comparison, format: str) -> bytes:

@@ -771,10 +771,6 @@ def _can_stop(flags: Flags) -> bool:
     return not stops or (flags["steps"] - 1) // flags["validate_every"] > flags["patience"]
 
 
-def _ties(flags: Flags) -> bool:
-    return "concatenated" not in (flags["positions"], *flags["attention"].split(","))
-
-
 DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
     "activation": (lambda flags: flags.get("feed_forward", True), "with --no-feed_forward"),
     "bleu_tokenize": (lambda flags: bool(flags["test"]) or _validates(flags), "without --valid or --test"),
@@ -795,7 +791,10 @@ DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
     "score": (lambda flags: flags.get("pooling", "attention") == "attention", "without --pooling attention"),
     "snapshots": (lambda flags: flags["snapshots"] <= flags["steps"] + 1, "without more --steps"),
     "test": (lambda flags: flags["hub"] is None, "with --hub"),
-    "tied": (_ties, "with concatenated positions"),
+    "tied": (
+        lambda flags: "concatenated" not in (flags["positions"], *flags["attention"].split(",")),
+        "with concatenated positions",
+    ),
     "valid": (lambda flags: flags["hub"] is None, "with --hub"),
     "validate_every": (
         lambda flags: _validates(flags) or flags.get("keep", 0) > 0,

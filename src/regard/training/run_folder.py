@@ -124,16 +124,6 @@ def _differences(stored: Mapping[str, Any], config: str, name: str) -> str:
     return "; ".join(changes[:MOST_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
 
 
-def unknown_format(stored: Any) -> str:
-    """Return a description of the format of a config that this version cannot read."""
-    name = stored.get("format") if isinstance(stored, dict) else None
-    named = f"format {name!r}"[:60] if isinstance(name, str) else "no format"
-    return (
-        f"config.json names {named}, but this version of Regard reads {FORMAT}; train it again, or use the "
-        "version of Regard that wrote it"
-    )
-
-
 def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:
     """Yield the values of nested objects with the last key of their path, which is the name of the flag."""
     if isinstance(content, Mapping) and content:
@@ -260,7 +250,12 @@ class RunFolder:
                 f" `regard look {self.path}`, or convert a translation model with `regard import {self.path}`"
             )
         if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-            raise InputError(f"run {str(self.path)!r} cannot be read: {unknown_format(stored)}")
+            name = stored.get("format") if isinstance(stored, dict) else None
+            named = f"format {name!r}"[:60] if isinstance(name, str) else "no format"
+            raise InputError(
+                f"run {str(self.path)!r} cannot be read: config.json names {named}, but this version of Regard reads "
+                f"{FORMAT}; train it again, or use the version of Regard that wrote it"
+            )
         return stored
 
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
