@@ -213,53 +213,8 @@ def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
     return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
 
 
-def measure_grid(
-    task: str,
-    variants: Sequence[Variant],
-    seeds: int,
-    folder: Path,
-    flags: Mapping[str, Any],
-    *,
-    on: Backend,
-    progress: bool,
-) -> dict[str, list[Measured]]:
-    """Measure every variant with seeds from 0, and return the measurements by variant name.
-
-    Raises `InputError` before any training starts if a variant is invalid.
-    """
-    jobs = []
-    for variant in variants:
-        for seed in range(seeds):
-            config = make_config(task, {**flags, **variant.varied, "seed": seed})
-            task_config: Any = config.task
-            if not config.task_class.draws and task_config.text("test") is None:
-                raise InputError(f"{config.name} has no test text: give a text with --test")
-            jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
-    for job in jobs:
-        refuse_links(job.folder, below=folder.parent)
-    measured = _measure_all(jobs, on, progress=progress)
-    return {variant.name: measured[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
-
-
 def folder_name(variant: Variant) -> str:
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
-
-
-def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
-    measurements = {job.folder: job.read() for job in jobs}
-    missing = [job for job in jobs if measurements[job.folder] is None]
-    say_reused(len(jobs) - len(missing), len(jobs), jobs[0].folder.parent.parent, show=progress)
-    folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
-    new = [folder for folder in folders if not folder.exists()]
-    if missing:
-        with (
-            _empty_folders_removed(new),
-            counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as advance,
-        ):
-            for job, measured in on.run(missing, partial(print_status, show=progress)):
-                measurements[job.folder] = measured
-                advance()
-    return [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]
 
 
 @contextmanager
@@ -534,7 +489,27 @@ def compare(
     Raises `InputError` before any training starts if a variant is invalid.
     """
     variants = make_variants(vary)
-    name = find_task(task).name
-    folder = Path(savepath) / name
-    measured = measure_grid(task, variants, seeds, folder, dict(flags), on=on or Local(), progress=progress)
-    return Comparison(name, folder, variants, measured)
+    folder, jobs = Path(savepath) / find_task(task).name, list[Job]()
+    for variant in variants:
+        for seed in range(seeds):
+            config = make_config(task, {**flags, **variant.varied, "seed": seed})
+            task_config: Any = config.task
+            if not config.task_class.draws and task_config.text("test") is None:
+                raise InputError(f"{config.name} has no test text: give a text with --test")
+            jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
+    for job in jobs:
+        refuse_links(job.folder, below=folder.parent)
+    measurements = {job.folder: job.read() for job in jobs}
+    missing = [job for job in jobs if measurements[job.folder] is None]
+    done = len(jobs) - len(missing)
+    say_reused(done, len(jobs), folder, show=progress)
+    folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
+    new = [folder for folder in folders if not folder.exists()]
+    if missing:
+        with _empty_folders_removed(new), counting_bar("compare", done, len(jobs), show=progress) as advance:
+            for job, result in (on or Local()).run(missing, partial(print_status, show=progress)):
+                measurements[job.folder] = result
+                advance()
+    measured = [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]
+    by_variant = {variant.name: measured[index * seeds :][:seeds] for index, variant in enumerate(variants)}
+    return Comparison(folder.name, folder, variants, by_variant)
