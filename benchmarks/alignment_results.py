@@ -28,7 +28,7 @@ from stored_measurements import Flags, Results, key_of, measure_missing
 from regard.data.parallel import ParallelText
 from regard.data.word_alignment import WordAlignment, align_with_eflomal, format_moses, read_links
 from regard.interpret.alignment import agreement
-from regard.runs.translation_run import TranslationRun
+from regard.runs.sequence_run import TranslationRun
 
 LANGUAGES = ("de", "en")
 MANUAL_LINKS = Path(__file__).with_name("alignment.links")

@@ -20,7 +20,7 @@ from batch_timing import on_batch
 from markdown_tables import markdown
 from multi30k import files
 
-from regard.sweep.processes import run_in_processes
+from regard.sweep.backends import run_in_processes
 
 EVERY = 100
 """Steps between two measurements."""

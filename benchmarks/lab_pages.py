@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.result import signed
-from regard.sweep.processes import Local
+from regard.sweep.backends import Local
 from regard.viz.report_page import markdown_table
 from regard_lab.bench.bench import BenchResult, bench, score_text
 from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, ORACLE, RANDOM, RIGHT

@@ -48,7 +48,7 @@ def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str,
     """Train and translate with Regard; runs in a separate process."""
     from regard.data.vocabulary import PAD
     from regard.models.base import Seq2Seq
-    from regard.runs.pair_run import PairRun
+    from regard.runs.sequence_run import PairRun
     from regard.streams import make_generator
     from regard.tasks.batch import BatchContext
     from regard.tasks.pairs import PairTask

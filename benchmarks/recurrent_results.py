@@ -15,7 +15,7 @@ from typing import Any
 from markdown_tables import RESULTS, markdown, spread, write_tables
 
 from regard.runs.loading import load
-from regard.runs.pair_run import PairRun
+from regard.runs.sequence_run import PairRun
 from regard.sweep.comparison import Comparison, Variant, compare
 from regard.sweep.job import Measured
 

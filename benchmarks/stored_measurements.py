@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.progress import track
 
-from regard.sweep.processes import run_in_processes
+from regard.sweep.backends import run_in_processes
 
 Flags = dict[str, Any]
 """Flags of one training."""

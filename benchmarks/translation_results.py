@@ -22,7 +22,7 @@ from multi30k import best_validation, files, train
 from stored_measurements import Flags, Results, key_of, measure_missing
 
 from regard.data.parallel import ParallelText
-from regard.runs.translation_run import TranslationRun
+from regard.runs.sequence_run import TranslationRun
 
 MODELS: dict[str, Flags] = {
     "Transformer, tiny, the default": {"model": "transformer", "dropout": 0.2, "positions": "rotary"},

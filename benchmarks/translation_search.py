@@ -45,7 +45,7 @@ def ctranslate2(setting: Setting) -> Search:
     import ctranslate2 as peer
     import tokenizers
 
-    from regard.convert.export import export
+    from regard.convert.exchange import export
 
     exported = setting.folder / "exported"
     if not exported.exists():

@@ -18,8 +18,7 @@ from regard.training import objective
 from tests.german import write
 from tests.network import Guard
 
-# Models with a few thousand parameters are not faster with several threads, and one thread makes tests
-# reproducible.
+# Models with a few thousand parameters are not faster with several threads, and one thread makes tests reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 torch.set_num_threads(1)
@@ -59,16 +58,9 @@ def generator() -> torch.Generator:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
-    """Return a run of Signal 2 with heads and positions after a few training steps. Tests must not change the
-    run."""
+    """Return a run of Signal 2 with heads and positions after a few training steps. Tests must not change the run."""
     run = regard.train(
-        "signal2",
-        hidden=8,
-        heads=2,
-        steps=12,
-        batchsize=5,
-        savepath=tmp_path_factory.mktemp("models"),
-        progress=False,
+        "signal2", hidden=8, heads=2, steps=12, batchsize=5, savepath=tmp_path_factory.mktemp("models"), progress=False
     )
     assert isinstance(run, regard.AnswerRun)
     return run
@@ -119,7 +111,7 @@ def run_jobs_here(patch: pytest.MonkeyPatch) -> None:
         for job in jobs:
             yield job, work(job)
 
-    for name in ("regard.sweep.processes", "regard_lab.bench.bench"):
+    for name in ("regard.sweep.backends", "regard_lab.bench.bench"):
         patch.setattr(importlib.import_module(name), "run_in_processes", run)
 
 
@@ -165,8 +157,7 @@ def german(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
 
 @pytest.fixture
 def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that interrupts training like Ctrl-C, at the nth call of a function of the
-    objective."""
+    """Return a function that interrupts training like Ctrl-C, at the nth call of a function of the objective."""
 
     def interrupt_at(step: int, name: str = "cross_entropy") -> None:
         calls, called = iter(range(1, 1000)), getattr(objective, name)

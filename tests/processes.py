@@ -18,7 +18,7 @@ from typing import Any
 from regard.cli import main
 
 CONTEXT = multiprocessing.get_context("forkserver")
-TRAINING = ["regard.cli.train", "regard.runs.training", "regard.runs.translation_run", "sacrebleu"]
+TRAINING = ["regard.cli.train", "regard.runs.training", "regard.runs.sequence_run", "sacrebleu"]
 RANKS = ["torch._dynamo", "torch.distributed.fsdp"]
 """What data-parallel and sharded training import, for two seconds in every rank."""
 EXPLORER = ["regard.server.app", "regard.server.http_server", "regard.server.serve"]

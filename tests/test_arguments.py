@@ -223,20 +223,14 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "decoder", partial(lambda tensor: decoder(tensor, decoder.project(STATES)), tensor=tensor)
         yield "decoder, memory", partial(lambda tensor: decoder(STATES, tensor), tensor=tensor)
         yield "decoders", partial(lambda tensor: Decoder(1, 8, 2, 16)(STATES, tensor), tensor=tensor)
-        yield (
-            "weighted sum",
-            partial(weighted_sum, torch.zeros(2, 2, 3, 5), tensor),
-        )
+        yield ("weighted sum", partial(weighted_sum, torch.zeros(2, 2, 3, 5), tensor))
     for mask in MASKS:
         yield "multi", partial(lambda mask: multi(STATES, mask=mask), mask=mask)
         yield "single", partial(lambda mask: single(STATES, STATES, STATES, mask), mask=mask)
         yield "encoder", partial(lambda mask: encoder(STATES, mask), mask=mask)
         yield "decoder", partial(lambda mask: decoder(STATES, decoder.project(STATES), mask), mask=mask)
         if not isinstance(mask, Tensor) or mask.dim() > 1:
-            yield (
-                "weights",
-                partial(attention_weights, torch.zeros(2, 2, 5, 5), mask),
-            )
+            yield ("weights", partial(attention_weights, torch.zeros(2, 2, 5, 5), mask))
     for wrong in (object(), "no", 3, None):
         yield "causal", partial(lambda wrong: multi(STATES, causal=wrong), wrong=wrong)
         yield "prepared", partial(lambda wrong: single(STATES, STATES, STATES, prepared=wrong), wrong=wrong)
@@ -270,10 +264,7 @@ def run_misuses(run: regard.AnswerRun, pair: regard.PairRun, layer: str) -> Iter
             yield "losses", partial(lambda subject, wrong: subject.losses([wrong]), subject=subject, wrong=wrong)
             yield "loss", partial(lambda subject, wrong: subject.loss([wrong]), subject=subject, wrong=wrong)
             yield "look", partial(lambda subject, wrong: subject.look(wrong), subject=subject, wrong=wrong)
-            yield (
-                "patch",
-                partial(regard.patch, subject, text, wrong),
-            )
+            yield ("patch", partial(regard.patch, subject, text, wrong))
         yield "head_effect", partial(lambda wrong: regard.head_effect(run, wrong, layer, 0), wrong=wrong)
         yield "attribute", partial(lambda wrong: regard.attribute(run, wrong), wrong=wrong)
         if wrong is not None:

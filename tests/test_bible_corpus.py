@@ -36,13 +36,7 @@ def test_verses_are_aligned_by_chapter_and_number(tmp_path: Path) -> None:
     modules = tmp_path / "packages" / "usr" / "share" / "sword" / "modules" / "texts" / "ztext"
     write_module(
         modules / "spaRV1909eb",
-        {
-            "Gen": [
-                "<w>EN el principio</w> <w>crió</w> <w>Dios</w>. ",
-                "",
-                "<w>Haya</w><transChange>luz</transChange>.",
-            ]
-        }
+        {"Gen": ["<w>EN el principio</w> <w>crió</w> <w>Dios</w>. ", "", "<w>Haya</w><transChange>luz</transChange>."]}
         | {"Ruth": ["Y aconteció."], "1Kgs": ["Amén."]},
         {"Jude": ["<w>Judas</w>, siervo."], "Titus": ["Amén."]},
     )

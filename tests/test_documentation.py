@@ -86,10 +86,7 @@ def test_commands_of_a_page_work(
 
 
 def test_commands_of_extend_work(
-    small_probes: None,
-    command: Callable[..., tuple[int, str, str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    small_probes: None, command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import EditedError, InputError, MachineError, RegardError
-from regard.io.locking import BusyError
+from regard.io import BusyError
 from regard.plugins import PluginError
 
 ERRORS = [

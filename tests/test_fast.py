@@ -18,7 +18,7 @@ from regard.fast.softmax import padded_softmax
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.recurrent import RecurrentDecoder
 from regard.models.transformer import Transformer, TransformerConfig
-from regard.training.adam import Adam
+from regard.training.checkpoint import Adam
 
 SOURCE = Path(regard.__file__).parent
 

@@ -15,7 +15,7 @@ import regard
 from regard.attention.multihead import MultiHeadAttention
 from regard.decoding.controls import Controls
 from regard.training import trainer
-from regard.training.signals import Interrupted
+from regard.training.trainer import Interrupted
 from tests.attention.catalogue import CASES, make_layer, make_states
 
 pytestmark = [

@@ -76,8 +76,7 @@ def graph() -> dict[str, set[str]]:
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    """Imports form no cycles, including lazy imports and imports for types. `__init__` files only re-export
-    names."""
+    """Imports form no cycles, including lazy imports and imports for types. `__init__` files only re-export names."""
     done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -133,12 +132,7 @@ def _lines(folder: str, pattern: str) -> int:
 
 @pytest.mark.parametrize(
     ("folder", "pattern", "most"),
-    [
-        ("src", "*.py", 75_423),
-        ("src/regard", "*.py", 57_842),
-        ("src", "*.js", 11_500),
-        ("tests", "*.py", 55_437),
-    ],
+    [("src", "*.py", 75_423), ("src/regard", "*.py", 57_842), ("src", "*.js", 11_500), ("tests", "*.py", 55_437)],
 )
 def test_the_source_does_not_grow(folder: str, pattern: str, most: int) -> None:
     """A change that adds lines removes at least as many. Lower a number when the source is shorter."""

@@ -62,8 +62,7 @@ def test_the_first_choice_is_stored(clock: Clock, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", "[]", "{}", "3", '{"choice": "c"}', '{"choice": ["a"]}', "\0", "\udcff", "[" * 100_000, " " * 2**20],
+    "content", ["", "[]", "{}", "3", '{"choice": "c"}', '{"choice": ["a"]}', "\0", "\udcff", "[" * 100_000, " " * 2**20]
 )
 def test_a_damaged_file_is_replaced(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str

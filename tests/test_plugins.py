@@ -158,12 +158,7 @@ def test_the_digest_of_code_needs_no_readable_helper(code: Path) -> None:
     os.mkfifo(code / "beside.py")
     (code / "late.py").unlink()
     (code / "late.py").symlink_to("late.py")
-    assert {path.name for path in code_files(code / "check.py")} == {
-        "check.py",
-        "__init__.py",
-        "part.py",
-        "unnamed.py",
-    }
+    assert {path.name for path in code_files(code / "check.py")} == {"check.py", "__init__.py", "part.py", "unnamed.py"}
 
 
 def test_installed_code_counts_alone() -> None:

@@ -15,8 +15,7 @@ from regard.version import __version__ as __version__
 
 MODULES = {
     "regard.attention.records": "Record Records",
-    "regard.convert.export": "export",
-    "regard.convert.import_model": "import_model",
+    "regard.convert.exchange": "export import_model",
     "regard.data.datasets": "fetch",
     "regard.data.word_alignment": "read_links WordAlignment",
     "regard.decoding.controls": "Controls",
@@ -51,23 +50,19 @@ MODULES = {
     "regard.interpret.timeline": "Development MedianInterval Order RoleHead RoleTimeline Timeline",
     "regard.interpret.why": "why ScorePart Trace TraceNode Why",
     "regard.runs.alignment": "LinkedPair",
-    "regard.runs.answer_run": "AnswerRun TestReport",
-    "regard.runs.averaging": "average",
-    "regard.runs.language_run": "LanguageReport LanguageRun",
+    "regard.runs.tensor_run": "AnswerRun LanguageReport LanguageRun TestReport",
     "regard.runs.loading": "load load_translator",
-    "regard.runs.pair_run": "PairReport PairRun",
-    "regard.runs.pruning": "prune PruneReport",
+    "regard.runs.derived_runs": "average prune PruneReport",
     "regard.runs.run": "Figures Run",
     "regard.runs.run_types": "AnyRun",
     "regard.runs.seeds": "examine_runs ExaminedRuns timeline",
-    "regard.runs.sequence_run": "SequenceRun",
+    "regard.runs.sequence_run": "PairReport PairRun SequenceRun TranslationReport TranslationRun",
     "regard.runs.task_configs": (
         "CopyConfig CountingConfig DatesConfig DifferenceConfig DyckConfig InductionConfig ModularConfig "
         "MqarConfig ParityConfig PhrasesConfig RecallConfig RegressionConfig ReverseConfig "
         "SelectiveCopyConfig Signal2Config SignalConfig SortConfig TextConfig TranslationConfig"
     ),
     "regard.runs.training": "train",
-    "regard.runs.translation_run": "TranslationReport TranslationRun",
     "regard.runs.live_page": "write_live_page",
     "regard.server.serve": "show",
     "regard.statistics": "Interval",

@@ -7,8 +7,7 @@ from regard.activations.interface import (
 )
 from regard.activations.weights import intervene as intervene
 from regard.attention.records import Record as Record, Records as Records
-from regard.convert.export import export as export
-from regard.convert.import_model import import_model as import_model
+from regard.convert.exchange import export as export, import_model as import_model
 from regard.data.datasets import fetch as fetch
 from regard.data.word_alignment import WordAlignment as WordAlignment, read_links as read_links
 from regard.decoding.controls import Controls as Controls
@@ -92,17 +91,19 @@ from regard.interpret.why import (
     why as why,
 )
 from regard.runs.alignment import LinkedPair as LinkedPair
-from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
-from regard.runs.averaging import average as average
-from regard.runs.language_run import LanguageReport as LanguageReport, LanguageRun as LanguageRun
+from regard.runs.derived_runs import PruneReport as PruneReport, average as average, prune as prune
 from regard.runs.live_page import write_live_page as write_live_page
 from regard.runs.loading import load as load, load_translator as load_translator
-from regard.runs.pair_run import PairReport as PairReport, PairRun as PairRun
-from regard.runs.pruning import PruneReport as PruneReport, prune as prune
 from regard.runs.run import Figures as Figures, Run as Run
 from regard.runs.run_types import AnyRun as AnyRun
 from regard.runs.seeds import ExaminedRuns as ExaminedRuns, examine_runs as examine_runs, timeline as timeline
-from regard.runs.sequence_run import SequenceRun as SequenceRun
+from regard.runs.sequence_run import (
+    PairReport as PairReport,
+    PairRun as PairRun,
+    SequenceRun as SequenceRun,
+    TranslationReport as TranslationReport,
+    TranslationRun as TranslationRun,
+)
 from regard.runs.task_configs import (
     CopyConfig as CopyConfig,
     CountingConfig as CountingConfig,
@@ -124,8 +125,13 @@ from regard.runs.task_configs import (
     TextConfig as TextConfig,
     TranslationConfig as TranslationConfig,
 )
+from regard.runs.tensor_run import (
+    AnswerRun as AnswerRun,
+    LanguageReport as LanguageReport,
+    LanguageRun as LanguageRun,
+    TestReport as TestReport,
+)
 from regard.runs.training import train as train
-from regard.runs.translation_run import TranslationReport as TranslationReport, TranslationRun as TranslationRun
 from regard.server.serve import show as show
 from regard.statistics import Interval as Interval
 from regard.sweep.comparison import (

@@ -16,18 +16,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import cache, wraps
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regard.errors import PACKAGES, InputError, is_own, one_line, unknown_choice
 
@@ -319,7 +308,6 @@ def _parameters(function: Callable[..., Any], owner: type | None) -> tuple[Any, 
 
 
 def _check_arguments(function: Callable[..., Any], owner: type | None, args: Any, kwargs: Any) -> Any:
-    """Return the checked and converted arguments of a call."""
     signature, hints = _parameters(function, owner)
     try:
         bound = signature.bind(*args, **kwargs)
@@ -384,7 +372,7 @@ def guard_forward(forward: Function, owner: type) -> Function:
 
 def _passes_on(module: str) -> bool:
     own_commands = ("regard.cli.", "regard.server.", "regard_lab.cli.", "regard_course.cli.")
-    return not is_own(module) or module.startswith(own_commands)
+    return module.partition(".")[0] not in PACKAGES or module.startswith(own_commands)
 
 
 def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[str, Any]) -> str | None:

@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 MAX_LISTED = 12
-"""Largest number of choices listed in a message. With more choices, a message contains only the nearest
-choice."""
+"""Largest number of choices listed in a message. With more choices, a message contains only the nearest choice."""
 
 
 PACKAGES = ("regard", "regard_lab", "regard_course")  # Packages of this distribution

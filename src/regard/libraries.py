@@ -81,10 +81,9 @@ def message_of(error: BaseException) -> str:
 def library_errors(library: str, what: str, advice: str, *, prints: bool = False) -> Iterator[None]:
     """Convert any error of a library to one line: `what: library says ...; advice`.
 
-    `what`: the file and the failed action, such as `'folder' cannot be loaded`. `prints`: show output of the
-    library, such as a progress bar, immediately instead of at the end. Raises `InputError` for errors and
-    panics of the library, and `MachineError` for lack of memory or disk space. Regard's exceptions are not
-    converted.
+    `what`: the file and the failed action, such as `'folder' cannot be loaded`. `prints`: show output of the library,
+    such as a progress bar, immediately instead of at the end. Raises `InputError` for errors and panics of the library,
+    and `MachineError` for lack of memory or disk space. Regard's exceptions are not converted.
     """
     try:
         with nullcontext() if prints else _hide_panics():
@@ -136,9 +135,8 @@ def offline() -> Iterator[None]:
 
 @contextmanager
 def _hide_panics() -> Iterator[None]:
-    """Suppress the backtrace that Rust prints for a panic. Other output to standard error appears at the end.
-    In a process with several threads, this function does nothing, because all threads share the file
-    descriptor."""
+    """Suppress the backtrace that Rust prints for a panic. Other output to standard error appears at the end. In a
+    process with several threads, this function does nothing, because all threads share the file descriptor."""
     if threading.active_count() > 1:
         yield
         return
@@ -167,9 +165,8 @@ def _hide_panics() -> Iterator[None]:
 
 
 def check_hub_name(name: str) -> None:
-    """Raise `InputError` if `name`, which is not a local folder, cannot be a name on the Hub. If a folder
-    `models` exists, `models/gpt` also raises an error, so that a misspelled path is not sent to another
-    machine."""
+    """Raise `InputError` if `name`, which is not a local folder, cannot be a name on the Hub. If a folder `models`
+    exists, `models/gpt` also raises an error, so that a misspelled path is not sent to another machine."""
     path, parts = Path(name), name.split("/")
     if len(parts) > 2 or not all(map(HUB_NAME.fullmatch, parts)):
         raise InputError(

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from regard.errors import RegardError
-from regard.io.writing import write_file
+from regard.io import write_file
 
 ROUNDS = 5  # Number of measurements of each implementation; the shortest time counts
 GAIN = 1.25
@@ -33,12 +33,11 @@ def available_cores() -> int:
 
 
 def state_folder() -> Path:
-    """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or
-    ~/.local/state.
+    """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or ~/.local/state.
     The path follows the XDG Base Directory Specification.
 
-    The folder may be missing. A user without a home (a container, a number without an entry in the password
-    file) gets a folder for temporary files, with one line on standard error.
+    The folder may be missing. A user without a home (a container, a number without an entry in the password file) gets
+    a folder for temporary files, with one line on standard error.
     """
     base = os.environ.get("XDG_STATE_HOME", "")
     try:
@@ -65,7 +64,7 @@ def _temporary_state() -> Path:
 
 def read_state(path: Path) -> str:
     """Return the text of a file of the user's state, or "" if it is missing, damaged or not a regular file. A
-    link is followed, unlike in `regard.io.writing.open_regular`: users may keep their state elsewhere."""
+    link is followed, unlike in `regard.io.open_regular`: users may keep their state elsewhere."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # do not wait for a pipe's writer
         with os.fdopen(descriptor, "rb") as file:

@@ -225,9 +225,8 @@ def find_plugin(name: str) -> ModuleSpec | None:
 
 
 def import_plugin(what: str, name: str) -> object:
-    """Import `module:Class`. `what`: kind of class for messages, such as "score". Raises `PluginError` if the
-    name is not of the form `module:Class`, or if the module is missing, fails, or does not contain the
-    class."""
+    """Import `module:Class`. `what`: kind of class for messages, such as "score". Raises `PluginError` if the name is
+    not of the form `module:Class`, or if the module is missing, fails, or does not contain the class."""
     module_name = plugin_module(name)
     if module_name is None:
         raise PluginError(

@@ -31,7 +31,7 @@ LINE_SECONDS = 10.0  # Seconds between two printed lines of a preparation withou
 def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Callable[[dict[str, float]], None]]:
     """Show the progress of a training run. Yields a function to call with the metrics of each step. `step`:
     current training step. `steps`: last training step."""
-    title, column = f"train {escape_controls(name)}", "{task.fields[figures]}"
+    title, column = f"train {name}", "{task.fields[figures]}"
     with _bar(title, step, steps, column, show=show, figures="") as bar:
         if bar is None:
             yield _metrics_writer(name, step, steps) if show else lambda metrics: None
@@ -110,14 +110,7 @@ def _bar(
     if not (console.is_terminal or console.is_jupyter):
         yield None
         return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
@@ -127,7 +120,7 @@ def _bar(
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        progress.add_task(name, total=total, completed=done, **fields)
+        progress.add_task(escape_controls(name), total=total, completed=done, **fields)
         yield progress
 
 

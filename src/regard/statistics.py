@@ -10,7 +10,7 @@ range of the seeds, whose confidence for the median holds for every distribution
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +54,18 @@ def seed_range(values: Sequence[float]) -> Interval:
     if len(values) < 2:
         return Interval(value=middle, low=None, high=None)
     return Interval(value=middle, low=min(values), high=max(values))
+
+
+def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
+    """Format a value, and its interval if the printed digits of its ends differ.
+
+    >>> format_interval(seed_range([1, 2]), "{:.1f}".format), format_interval(seed_range([2, 2]), "{:.0f}".format)
+    ('1.5 (1.0 to 2.0)', '2')
+    """
+    value = form(interval.value)
+    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
+        return value
+    return f"{value} ({form(interval.low)} to {form(interval.high)})"
 
 
 def range_confidence(seeds: int) -> float:
@@ -130,12 +142,11 @@ def welch_difference(first: Sequence[float], second: Sequence[float], level: flo
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the p-value of the permutation test (Fisher 1935; Pitman 1937) that two groups have one
-    distribution.
+    """Return the p-value of the permutation test (Fisher 1935; Pitman 1937) that two groups have one distribution.
 
-    It is the fraction of all assignments of the values to the groups for which the means differ at least as much.
-    It holds for every distribution. Of more than `MAX_ARRANGEMENTS` assignments, random ones are drawn, and the
-    observed one is counted among them (Phipson and Smyth 2010).
+    It is the fraction of all assignments of the values to the groups for which the means differ at least as much. It
+    holds for every distribution. Of more than `MAX_ARRANGEMENTS` assignments, random ones are drawn, and the observed
+    one is counted among them (Phipson and Smyth 2010).
 
     >>> permutation_p([1.0, 1.0, 1.0], [0.9999, 0.9999, 0.9999])
     0.1
@@ -274,8 +285,7 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float | None:
 
 
 def smallest_group(pairs: int, level: float = LEVEL) -> int:
-    """Return the number of seeds per group from which `permutation_p` can show a difference for `pairs` pairs at
-    once.
+    """Return the number of seeds per group from which `permutation_p` can show a difference for `pairs` pairs at once.
 
     >>> smallest_group(1), smallest_group(15)
     (4, 6)

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.arguments import public
 from regard.errors import InputError, MachineError, one_line
-from regard.io.writing import write_new
+from regard.io import write_new
 from regard_course.candidates import is_library
 from regard_course.diagnosis import relevant_mistakes
 from regard_course.exercises.course import EXERCISES, find_exercise

@@ -33,7 +33,7 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from regard.errors import InputError, RegardError, unknown_choice
-from regard.io.writing import open_regular, refuse_links, write_new
+from regard.io import open_regular, refuse_links, write_new
 from regard.server.access import AccessControl
 from regard.server.app import LOCAL, make_app, send_text
 from regard.server.explorer import Explorer

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import regard.io
 from regard.errors import InputError
-from regard.io import reading
 
 IGNORED = ("__pycache__", "node_modules", "site-packages")
-KINDS = reading.KINDS | {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFDIR: "a folder in place of a file"}
+KINDS = regard.io.KINDS | {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFDIR: "a folder in place of a file"}
 MAX_NAME, MAX_PROBLEMS = 60, 20
 MAX_BYTES = 10_000_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -14,16 +14,14 @@ import numpy as np
 
 from regard.errors import EditedError, InputError
 from regard.external.logit_lens import read_states
-from regard.io.reading import DamageError
-from regard.io.writing import refuse_links, write_json
+from regard.io import DamageError, refuse_links, write_json
 from regard.runs.loading import load
 from regard.runs.run_types import AnyRun
 from regard.runs.training import train
 from regard.statistics import auroc
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
-from regard.training.run_folder import RunFolder
-from regard.training.tensor_file import read_tensors
+from regard.training.run_folder import RunFolder, read_tensors
 from regard_course.lessons.lesson import Lesson, find_lesson
 from regard_lab.cards.cells import average_heads, measure_shares
 from regard_lab.doubts.calibration import calibrate_doubt

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, escape_controls
-from regard.io.writing import check_writable
+from regard.io import check_writable
 from regard.machine import available_cores
 from regard.progress import counting_bar
 from regard.result import Result

@@ -15,8 +15,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from regard.errors import InputError
-from regard.io.reading import is_file
-from regard.io.writing import cannot_write, check_folder, write_file
+from regard.io import cannot_write, check_folder, is_file, write_file
 from regard.viz.page import write_page
 from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.exercises.exercise import Exercise

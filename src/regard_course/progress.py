@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from regard.errors import InputError
-from regard.io.reading import read_json
-from regard.io.writing import write_json
+from regard.io import read_json, write_json
 from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import RUNS, find_lesson
 from regard_course.report import CheckReport

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from regard.errors import InputError
-from regard.io.reading import read_json, read_text
+from regard.io import read_json, read_text
 
 ENGLISH = "en"
 PACKAGED = Path(__file__).parent / "translations"

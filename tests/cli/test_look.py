@@ -1,4 +1,4 @@
-"""`regard show`, the explorer as a process; and `regard plot`, figures of runs and of external models."""
+"""`regard show`, `plot`, `explain` and `test`."""
 
 import csv
 import json
@@ -7,12 +7,14 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import regard
+from regard.cli import main
 from regard.interpret.figures import FIGURE_KINDS
 
 Command = Callable[..., tuple[int, str, str]]
@@ -206,3 +208,131 @@ def test_every_text_of_a_file_counts(
         assert f"over {shown} inputs" in out and (f"Of 120 texts, the figure uses {left}" in out) == bool(left)
     _, out, _ = command("plot", "heads", bert, "--examples", texts, "-o", tmp_path / "f.pdf")
     assert "Of 120 texts, the figure uses the first." in out
+
+
+# `regard explain --why` prints the parts of a score, and refuses what cannot be split in one line.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a hardly trained run with two layers."""
+    run = regard.train(
+        "induction", hidden=16, heads=2, steps=3, savepath=tmp_path_factory.mktemp("runs"), progress=False
+    )
+    return run.folder
+
+
+def test_parts_and_tree_are_printed(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "why.json"
+    layer = "decoder.1.self_attention"
+    main(["explain", str(folder), "--why", "--layer", layer, "--output", "5", "--depth", "3", "--json", str(file)])
+    said = " ".join(capsys.readouterr().out.split())
+    numbers = json.loads(file.read_text(encoding="utf-8"))
+    run = regard.load(folder)
+    expected = regard.why(run, numbers["input"], layer=layer, output=5)
+    assert f"has score {expected.score:.4f}" in said and "Written into the query" in said
+    assert f"{expected.query_parts[0].value:+.4f}" in said
+    assert numbers["trace"] == json.loads(json.dumps(expected.trace(depth=3).json()["root"]))
+    assert "Followed backwards" in said and "the scales of norms" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--temperature", "2"], "temperature divides scores"), (["--depth", "0"], "depth 0 is out of range")],
+)
+def test_what_cannot_be_split_is_one_line(
+    folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(folder), "--why", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+# `regard test`.
+
+
+def test_a_run_is_found_by_its_task_or_its_folder(command: Command, trained: regard.AnswerRun) -> None:
+    by_task = command("test", "signal2", "--savepath", trained.folder.parent, "--samples", "50")
+    by_folder = command("test", trained.folder, "--samples", "50")
+    assert by_task[0] == 0 and by_task == by_folder
+
+
+def test_report_equals_that_of_the_run(command: Command, trained: regard.AnswerRun) -> None:
+    _, out, _ = command("test", trained.folder, "--samples", "500", "--seed", "3", "--sample_len", "4")
+    report = trained.test(samples=500, seed=3, sample_len=4)
+    assert str(report) in out
+    assert f"Exact match: {report.exact_match:.2%} of 500 fresh samples of 4 letters" in out
+    assert str(trained.attend(seed=3, sample_len=4)) in out
+    assert len(trained.attend(seed=3, sample_len=4).input) == 7
+
+
+def test_the_report_can_be_read_by_other_programs(
+    command: Command, trained: regard.AnswerRun, german: regard.TranslationRun, tmp_path: Path
+) -> None:
+    status, _, err = command("test", trained.folder, "--samples", "50", "--json", tmp_path / "letters.json")
+    assert status == 0, err
+    assert json.loads((tmp_path / "letters.json").read_text()) == asdict(trained.test(samples=50))
+    status, _, err = command("test", german.folder, "--json", tmp_path / "german.json")
+    assert status == 0, err
+    found, report = json.loads((tmp_path / "german.json").read_text()), german.test()
+    assert found["quality"] == asdict(report.quality) and found["translations"] == report.translations
+
+
+def test_the_signal_can_be_fixed(command: Command, trained: regard.AnswerRun) -> None:
+    _, out, _ = command("test", trained.folder, "--samples", "5", "--signal", "CAB")
+    assert "Input:      'CAB" in out
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("a.html", b"<!doctype")])
+def test_plot_writes_to_the_given_path(
+    command: Command, trained: regard.AnswerRun, tmp_path: Path, name: str, start: bytes
+) -> None:
+    status, out, err = command("test", trained.folder, "--samples", "5", "--plot", tmp_path / name)
+    assert status == 0, err
+    assert f"Saved {tmp_path / name}" in out
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_plot_opens_only_with_a_display(
+    command: Command, trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    import webbrowser
+
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    plot = ("test", trained.folder, "--samples", "5", "--plot", tmp_path / "a.png")
+    monkeypatch.setenv("DISPLAY", ":0")
+    command(*plot)
+    assert opened == []  # a pipe
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    command(*plot)
+    assert opened == [(tmp_path / "a.png").as_uri()]
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    command(*plot)
+    assert len(opened) == 1
+
+
+def test_flags_of_the_training_are_accepted(command: Command, trained: regard.AnswerRun) -> None:
+    plain = command("test", trained.folder, "--samples", "5")
+    assert plain[0] == 0
+    for again in (["--multihead=True"], ["--heads", "2", "--hidden=8"], ["--model", "query"]):
+        assert command("test", trained.folder, *again, "--samples", "5") == plain
+
+
+def test_help_of_the_test_command(command: Command) -> None:
+    for argv in (["--help"], ["counting", "--help"]):
+        status, out, _ = command("test", *argv)
+        assert status == 0
+        assert all(flag in out for flag in ("--input", "--sample_len", "--signal", "--plot", "--savepath"))
+    status, out, _ = command("test", "translation", "--help")
+    assert status == 0 and "--length_penalty" in out and "--data" in out
+
+
+def test_a_run_from_sequence_to_sequence(command: Command, translator: regard.PairRun) -> None:
+    status, out, _ = command("test", translator.folder, "--samples", "50", "--seed", "2", "--input", "3. Mai 1979")
+    assert status == 0
+    assert str(translator.test(samples=50, seed=2)) in out
+    assert str(translator.attend("3. Mai 1979")) in out and "</s>" in out

@@ -1,7 +1,9 @@
-"""The command line as a process."""
+"""The command line: processes, names in errors, edited runs, and parameters that are not finite."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli import data
+from regard.cli import COMMANDS, data
 from regard.tasks.all_tasks import list_tasks
+from regard.training.run_folder import pack_tensors, read_tensors
 from tests.processes import Started, start
 
 REGARD = [sys.executable, "-m", "regard"]
@@ -224,3 +227,201 @@ def test_a_broken_library_is_named(tmp_path: Path, library: str, way: str) -> No
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
     assert f"importing {library} fails: " in ended.stderr
     assert ended.stderr.endswith(f"; reinstall it with pip install --force-reinstall {library}\n")
+
+
+# Errors name the content of a folder and both values of a conflicting flag. Help texts fit the terminal.
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Path:
+    """Create a folder that looks like a Hugging Face model."""
+    folder = tmp_path / "peer"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertModel"]}))
+    return folder
+
+
+def _refused(command: Command, *argv: str | Path) -> str:
+    status, _, err = command(*argv)
+    assert status == 2 and err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("name", ["show", "examine", "explain", "prune"])
+def test_wrong_training_flags_are_reported_with_both_values(
+    command: Command, trained: regard.AnswerRun, name: str
+) -> None:
+    assert "was trained with hidden 8, not 12: train another" in _refused(
+        command, name, trained.folder, "--hidden", "12"
+    )
+    assert "was trained with multihead True, not False" in _refused(command, name, trained.folder, "--no_multihead")
+    assert "--hidden 8 is fixed by the run: leave it out" in _refused(command, name, trained.folder, "--hidden", "8")
+    assert "Unrecognized options: --foo, 3" in _refused(command, name, trained.folder, "--foo", "3")
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_look_explains_a_wrong_name(
+    command: Command, trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: bool
+) -> None:
+    """The folder is recognized even if transformers is not installed."""
+    if without:
+        monkeypatch.setitem(sys.modules, "transformers", None)
+    else:
+        pytest.importorskip("transformers", reason="needs the extra peers")
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # the variable was read at import
+    monkeypatch.chdir(tmp_path)
+    assert "is a run of Regard: open it with `regard show" in _refused(command, "look", trained.folder)
+    found = _refused(command, "look", "nofolder")
+    if without:
+        assert "'nofolder' is not a folder: check the path." in found
+    else:
+        assert "'nofolder' is not a folder here, and the Hugging Face cache has no copy" in found
+    shutil.copytree(trained.folder, tmp_path / "models" / "mine")
+    found = _refused(command, "look", "mine")
+    assert "'mine' is not a folder here, but a run in 'models': open it with `regard show mine`" in found
+
+
+@pytest.mark.parametrize("name", ["show", "test", "examine", "export", "align"])
+def test_run_commands_recognize_a_model_folder(command: Command, peer: Path, name: str) -> None:
+    found = _refused(command, name, peer)
+    assert "is a Hugging Face model, not a run: inspect it with `regard look" in found
+
+
+def test_translate_and_import_recognize_folders(command: Command, peer: Path, trained: regard.AnswerRun) -> None:
+    assert "is a Hugging Face model, not a run" in _refused(command, "translate", peer, "x")
+    found = _refused(command, "import", trained.folder)
+    assert f"is already a run of Regard: open it with `regard show {trained.folder}`" in found
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_no_help_is_wider_than_a_terminal(command: Command, monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, _ = command(*([name] if name else []), "--help")
+    assert status == 0 and out
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.splitlines()]
+    assert max(map(len, lines)) <= 80
+
+
+# Every command that loads a run refuses an edited run in one line, and uses the run with --trust-edited.
+
+
+PAIR = "der Hund\tthe dog\n"
+
+
+@pytest.fixture(scope="module")
+def edited(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return runs with one changed value in the config: a translator, and a run without text."""
+    root = tmp_path_factory.mktemp("edited")
+    shutil.copytree(german.folder, root / "translation")
+    regard.train("signal2", hidden=8, heads=2, steps=2, pos_enc=True, savepath=root, progress=False)
+    for run in ("translation", "signal2"):
+        stored = json.loads((root / run / "config.json").read_text())
+        stored["options"]["seed"] = 7
+        shutil.copytree(root / run, root / "sound" / run)
+        (root / run / "config.json").write_text(json.dumps(stored))
+    (root / "pairs.tsv").write_text(PAIR)
+    (root / "text").write_text("der Hund\n")
+    return root
+
+
+ON_EDITED_RUNS = {
+    "test": "test signal2 --samples 5",
+    "test translation": "test translation --data pairs.tsv --beam 1",
+    "examine": "examine signal2 --samples 2",
+    "explain": "explain signal2",
+    "prune": "prune signal2 --output pruned --overwrite",
+    "translate": "translate translation der --engine regard",
+    "align": "align translation text text",
+    "score": "score translation --input pairs.tsv",
+    "plot": "plot positions signal2 -o positions.png",
+    "clean": "clean pairs.tsv --runs runs/translation --savepath cleaned",
+    "resume": "train signal2 --resume",
+    "from": "train signal2 --from signal2 --overwrite --steps 1",
+    "export": "export translation --output exported",
+    "show": "show signal2 --no-browser",
+    "compare_with": "show sound/signal2 --compare-with signal2 --no-browser",
+    "reverse": "align sound/translation text text --reverse translation",
+}
+REFUSED = ("export", "show", "compare_with", "reverse")
+"""Commands that take long or do not end, or that fail for another reason with --trust-edited."""
+
+
+@pytest.mark.parametrize("name", ON_EDITED_RUNS)
+def test_commands_refuse_an_edited_run(
+    edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command, name: str
+) -> None:
+    shutil.copytree(edited, tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    for file in ("pairs.tsv", "text"):
+        (tmp_path / "runs" / file).rename(tmp_path / file)
+    (tmp_path / "sound").symlink_to(tmp_path / "runs" / "sound")
+    words = ON_EDITED_RUNS[name].split()
+    where = () if name == "clean" else ("--savepath", "runs")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    status, out, err = command(*words, *where)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "was edited or mixed with another run: config.json: seed is 7 in config.json, " in err
+    assert "restore a copy of the run" in err and "add --trust-edited" in err
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+    if name in REFUSED:
+        return
+    status, _, err = command(*words, *where, "--trust-edited")
+    told = [line for line in err.splitlines() if "was edited" in line]
+    assert status == 0 and len(told) == 1 and "the file is used unchanged (--trust-edited)" in told[0]
+
+
+def test_show_refuses_an_edited_examination(edited: Path, tmp_path: Path, command: Command) -> None:
+    shutil.copytree(edited / "sound" / "signal2", tmp_path / "signal2")
+    assert command("examine", tmp_path / "signal2", "--samples", "2")[0] == 0
+    file = tmp_path / "signal2" / "examined.json"
+    file.write_text(file.read_text().replace("cross", "Cross", 1))
+    status, out, err = command("show", tmp_path / "signal2", "--no-browser")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "examined.json: the file has changed since" in err
+
+
+# Commands on a run with non-finite parameters fail with a one-line error that names the first such parameter.
+
+
+def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
+    """Copy a run, replace one number of each named parameter, and update the checksum of the model."""
+    shutil.copytree(run, folder)
+    found = read_tensors(folder / "model.safetensors")
+    for name in names:
+        found.tensors[name].view(-1)[0] = value
+    (folder / "model.safetensors").write_bytes(pack_tensors(found.tensors, found.step, found.config))
+    return folder
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
+def test_answer_run_with_non_finite_parameters(
+    trained: regard.AnswerRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
+) -> None:
+    first = next(iter(trained.model.state_dict()))
+    later = [name for name in trained.model.state_dict() if name != first][-1]
+    run = spoiled(trained.folder, tmp_path / "run", value, later, first)
+    for words in (
+        ["test", "--samples", "3", "--plot", tmp_path / "a.html"],
+        ["explain"],
+        ["examine", "--samples", "20"],
+    ):
+        status, out, err = command(words[0], run, *words[1:])
+        assert status == 0 and "RuntimeWarning" not in err, err
+        if value != 1e30:
+            assert err.startswith(
+                f"regard: warning: {first} of {str(run)!r} is the first parameter with values that are not finite\n"
+            )
+            assert words[0] != "test" or "Note:       weights of cross are not finite" in out
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("value", [float("nan"), 1e30])
+def test_translation_run_with_non_finite_parameters(
+    translator: regard.PairRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
+) -> None:
+    run = spoiled(translator.folder, tmp_path / "run", value, "target_embedding.weight")
+    (tmp_path / "a").write_text("3. Mai 1979\t1979-05-03\n", encoding="utf-8")
+    for words in (["translate", "3. Mai 1979", "--plot"], ["score", "--input", tmp_path / "a"], ["explain"]):
+        status, _, err = command(words[0], run, *map(str, words[1:]))
+        assert status == 0 and "fault" not in err and "Runtime" not in err, err
+        assert value == 1e30 or "target_embedding.weight of" in err.splitlines()[0]

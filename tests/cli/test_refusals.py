@@ -226,10 +226,7 @@ OF_A_TRANSLATOR = [
     # contradictions
     ("translate GERMAN --input a.de --input a.de", "flag --input is given 2 times"),
     ("translate GERMAN x --input a.de", "text 'x' and --input exclude each other"),
-    (
-        "translate GERMAN x --prefix x --prefixes y",
-        "--prefixes is for the lines of a file: give --prefix for one",
-    ),
+    ("translate GERMAN x --prefix x --prefixes y", "--prefixes is for the lines of a file: give --prefix for one"),
     ("translate GERMAN x --lenient", "--lenient is for the lines of a file"),
     ("translate GERMAN x --plot no/such/a.png", "cannot write 'no/such/a.png'"),
     ("translate GERMAN x --temperature 1 --n_best 2", "n_best 2 ranks answers, but a temperature draws one"),
@@ -245,10 +242,7 @@ OF_A_TRANSLATOR = [
     ("score GERMAN --batchsize 0", "batchsize 0 is out of range"),
     # trust
     ("trust GERMAN --data no.tsv --beam 0", "beam 0 is out of range"),
-    (
-        "trust GERMAN --data no.tsv --false_alarms nan",
-        "false_alarms nan is out of range: choose above 0 and less",
-    ),
+    ("trust GERMAN --data no.tsv --false_alarms nan", "false_alarms nan is out of range: choose above 0 and less"),
     ("trust GERMAN --data no.tsv --false_alarms 0.5", "false_alarms 0.5 is out of range"),
     ("trust GERMAN --data no.tsv --seed -1", "seed -1 is out of range"),
     ("trust GERMAN --data no.tsv --samples 49", "samples 49 is out of range: choose from 50 to 1000000"),
@@ -256,10 +250,7 @@ OF_A_TRANSLATOR = [
     ("trust GERMAN --data no.tsv", "no.tsv"),
     ("translate GERMAN x --doubt --n_best 2", "--n_best"),
     ("translate GERMAN x --doubt_file d.txt", ".html"),
-    (
-        "translate GERMAN x --doubt_file d.tsv --no_doubt",
-        "--doubt_file writes doubts, which --no_doubt rules out",
-    ),
+    ("translate GERMAN x --doubt_file d.tsv --no_doubt", "--doubt_file writes doubts, which --no_doubt rules out"),
     ("translate GERMAN x --doubt=False --doubt-file d.tsv", "--doubt_file writes doubts, which --no_doubt rules"),
     ("translate GERMAN x --doubt", "regard trust"),
     ("translate GERMAN --input a.tsv --doubt_file a.tsv", "is also an input"),
@@ -295,20 +286,11 @@ OF_A_TRANSLATOR = [
     ("align GERMAN a.de a.en --samples 0", "samples 0 is out of range"),
     ("align GERMAN a.de a.en --plot x.y", "plot 'x.y' has no known extension"),
     ("align GERMAN a.de a.en --samples 12 --links a.links", "too few pairs to choose heads (12)"),
-    (
-        "align GERMAN a.de a.en --links a.links --plot x.png",
-        "--plot draws a pair and cannot be combined with choos",
-    ),
-    (
-        "align GERMAN a.de a.en --format json --plot x.png",
-        "--plot draws a pair and cannot be combined with --form",
-    ),
+    ("align GERMAN a.de a.en --links a.links --plot x.png", "--plot draws a pair and cannot be combined with choos"),
+    ("align GERMAN a.de a.en --format json --plot x.png", "--plot draws a pair and cannot be combined with --form"),
     ("align GERMAN a.de a.en --symmetrise union", "--symmetrise needs two directions: give the opposite run"),
     ("align GERMAN a.de a.en --by head", "has no chosen alignment heads"),
-    (
-        "align GERMAN a.de a.en --reverse GERMAN",
-        "must be another run of task translation, in the opposite direct",
-    ),
+    ("align GERMAN a.de a.en --reverse GERMAN", "must be another run of task translation, in the opposite direct"),
     ("align GERMAN a.de a.en --reverse DATES", "must be another run of task translation, in the opposite direct"),
 ]
 TRAINING = [
@@ -342,10 +324,7 @@ TRAINING = [
     ("--validate_every 1", "validate_every 1 has no effect without validation text"),
     ("--tied --positions concatenated", "tied True has no effect with concatenated positions"),
     ("--no_tied --attention concatenated", "tied False has no effect with concatenated positions"),
-    (
-        "--hub x --languages de en --valid valid.tsv",
-        "has no effect with --hub: leave valid out, or leave out --hub",
-    ),
+    ("--hub x --languages de en --valid valid.tsv", "has no effect with --hub: leave valid out, or leave out --hub"),
     ("--trust_code", "--trust_code has no effect without --resume: leave out --trust_code"),
     ("--trust-edited", "--trust_edited has no effect without --resume"),
     ("--train text/valid.de text/valid.de", "source and target are both '"),

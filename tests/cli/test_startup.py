@@ -15,7 +15,7 @@ HEAVY = {
 }
 """Libraries that only some commands need. PyTorch's compiler imports SymPy, which takes seconds."""
 PARTS = {
-    *("sweep", "regard_course", "convert.export", "convert.ctranslate2", "external", "server"),
+    *("sweep", "regard_course", "convert.exchange", "convert.ctranslate2", "external", "server"),
     *("interpret.examination", "viz.plots"),
 }
 """Packages and modules that only some commands need."""
@@ -29,7 +29,7 @@ LIGHT = {
     ("show", "RUN", "--help"): {"server"},
     ("translate", "PAIRS", "3. Mai 1979"): {"babel", "convert.ctranslate2", "tokenizers"},
     ("score", "PAIRS", "--input", "pairs.tsv"): {"babel"},
-    ("export", "PAIRS", "--help"): {"convert.export", "convert.ctranslate2"},
+    ("export", "PAIRS", "--help"): {"convert.exchange", "convert.ctranslate2"},
     ("compare", "counting", "--help"): {"sweep"},
     ("look", "--help"): {"external", "server"},
     ("learn", "--help"): {"regard_course", "server"},
@@ -40,7 +40,8 @@ LIGHT = {
 """Command lines, and the modules of the lists above that each command line may import."""
 CODE = """
 import json, os, sys
-import torch  # before the forks, because its import takes a second
+# Before the forks, because these imports take seconds; none of them loads a module of the lists.
+import torch, tyro, regard.runs.tensor_run, regard.runs.training
 from regard.cli import main
 for name, words in json.loads(sys.argv[1]).items():
     if pid := os.fork():

@@ -122,12 +122,7 @@ def on_terminal(words: list[str], folder: Path) -> str:
     main, side = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
     with subprocess.Popen(
-        [sys.executable, "-m", "regard", *words],
-        cwd=folder,
-        env=environment,
-        stdin=side,
-        stdout=side,
-        stderr=side,
+        [sys.executable, "-m", "regard", *words], cwd=folder, env=environment, stdin=side, stdout=side, stderr=side
     ) as process:
         os.close(side)
         found = b""

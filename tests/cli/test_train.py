@@ -210,8 +210,7 @@ def test_help_shows_the_common_flags_with_their_ranges(command: Command, task: s
 
 
 @pytest.mark.parametrize(
-    ("task", "model"),
-    [("signal", "pooling"), ("recall", "query"), ("sort", "recurrent"), ("dates", "transformer")],
+    ("task", "model"), [("signal", "pooling"), ("recall", "query"), ("sort", "recurrent"), ("dates", "transformer")]
 )
 def test_every_fitting_model_trains_every_task(command: Command, tmp_path: Path, task: str, model: str) -> None:
     argv = ("train", task, "--model", model, "--steps", "2", "--hidden", "4", "--savepath", tmp_path)
@@ -253,10 +252,7 @@ SMALL = [
     *("--vocab_size", "400", "--hidden", "16", "--heads", "2", "--inner", "16", "--enc_layers", "1"),
     *("--dec_layers", "1", "--tokens", "400", "--validate_every", "3", "--average", "0", "--lr", "0.01"),
 ]
-RULES = [
-    *("--symbols", "<2en>", "__NUM__", "--normalize", "nfkc,quotes", "--byte_fallback", "--weight_decay"),
-    "0.1",
-]
+RULES = [*("--symbols", "<2en>", "__NUM__", "--normalize", "nfkc,quotes", "--byte_fallback", "--weight_decay"), "0.1"]
 
 
 @pytest.fixture
@@ -273,19 +269,7 @@ def flags(tmp_path: Path) -> list[str]:
 def test_several_texts_and_a_criterion(tmp_path: Path, flags: list[str], command: Command) -> None:
     here = ["--savepath", str(tmp_path)]
     status, out, err = command(
-        *(
-            "train",
-            "translation",
-            *flags,
-            *RULES,
-            "--steps",
-            "9",
-            "--criterion",
-            "loss/other",
-            "--keep",
-            "2",
-            *here,
-        )
+        *("train", "translation", *flags, *RULES, "--steps", "9", "--criterion", "loss/other", "--keep", "2", *here)
     )
     assert status == 0 and "best validation loss" in out and "nats per token on other after 9 steps" in out
     assert "perplexity" in err and "; other: BLEU" in err and "Validating on 24 pairs of other" in err

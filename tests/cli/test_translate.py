@@ -61,14 +61,7 @@ def test_order_is_kept_across_batches_and_chunks(
 
 
 def test_invalid_lines_are_reported_and_keep_their_position(piped: Command, translator: regard.PairRun) -> None:
-    lines = [
-        b"\xef\xbb\xbf3. Mai 1979",
-        b"",
-        "3. März € 1979".encode(),
-        b"3. Mai \xff1979",
-        b"9" * 1000,
-        b"5 mai 1999",
-    ]
+    lines = [b"\xef\xbb\xbf3. Mai 1979", b"", "3. März € 1979".encode(), b"3. Mai \xff1979", b"9" * 1000, b"5 mai 1999"]
     status, out, err = piped(b"\n".join(lines), "translate", translator.folder)
     answers = out.split("\n")
     assert status == 0 and len(answers) == 7 and answers[6] == ""

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 import regard
-from regard.convert.certificate import certify, largest_size, make_certificate, token_log_probabilities
-from regard.convert.conversion import ForcedOutput
-from regard.convert.export import export
+from regard.convert.certificate import ForcedOutput, certify, largest_size, make_certificate, token_log_probabilities
+from regard.convert.exchange import export
 from regard.data.batch import PairBatch, collate
 from regard.errors import InputError
 

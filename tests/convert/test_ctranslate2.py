@@ -12,7 +12,7 @@ import tokenizers
 
 import regard
 from regard.convert.certificate import read_certificate
-from regard.convert.export import export
+from regard.convert.exchange import export
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write
@@ -48,8 +48,7 @@ def test_translations_are_equal(german: regard.TranslationRun, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [{"joint": False, "pre_norm": False, "positions": "learned", "dec_layers": 2}, {"positions": "rotary"}],
+    "flags", [{"joint": False, "pre_norm": False, "positions": "learned", "dec_layers": 2}, {"positions": "rotary"}]
 )
 def test_variants_of_transformers_are_exported(tmp_path: Path, flags: dict[str, Any]) -> None:
     run = regard.train(

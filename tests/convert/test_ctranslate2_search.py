@@ -78,12 +78,7 @@ def check_same(run: regard.TranslationRun, texts: list[str], **options: Any) -> 
     batchsize=st.integers(1, 9),
 )
 def test_all_options_give_the_answers_of_regards_search(
-    run: regard.TranslationRun,
-    texts: list[str],
-    beam: int,
-    data: st.DataObject,
-    length_penalty: float,
-    batchsize: int,
+    run: regard.TranslationRun, texts: list[str], beam: int, data: st.DataObject, length_penalty: float, batchsize: int
 ) -> None:
     n_best = data.draw(st.integers(1, beam))
     check_same(run, texts, beam=beam, n_best=n_best, length_penalty=length_penalty, batchsize=batchsize)
@@ -145,10 +140,7 @@ def test_greedy_controls_give_the_answers_of_regards_search(
     ],
 )
 def test_unsupported_options_are_refused_or_use_regards_search(
-    run: regard.TranslationRun,
-    options: dict[str, Any],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    run: regard.TranslationRun, options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match=message):
         run.search(SOURCES[:1], engine="ctranslate2", **options)

@@ -93,7 +93,7 @@ def test_an_interrupted_conversion_leaves_nothing(run: regard.TranslationRun, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("regard.convert.export.write_certificate", interrupt)
+        patch.setattr("regard.convert.exchange.write_certificate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             translate(run)
     assert kept(run) == []

@@ -1,6 +1,4 @@
-"""Exported Transformers load in Hugging Face's classes, and produce the same logits, weights and
-translations.
-"""
+"""Exported Transformers load in Hugging Face's classes, and produce the same logits, weights and translations."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +8,7 @@ import pytest
 
 import regard
 from regard.convert.certificate import read_certificate
-from regard.convert.export import export
+from regard.convert.exchange import export
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write
@@ -56,10 +54,7 @@ def test_model_card(marian: regard.TranslationRun, tmp_path: Path) -> None:
         ({"pre_norm": False, "positions": "rotary"}, "positions rotary is not sinusoidal"),
         ({"pre_norm": False, "joint": False}, "joint is off"),
         ({"pre_norm": False, "score": "dot"}, "score dot is not scaled_dot"),
-        (
-            {"pre_norm": False, "norm": "none"},
-            "norm none is not supported by Hugging Face: train with --norm layer",
-        ),
+        ({"pre_norm": False, "norm": "none"}, "norm none is not supported by Hugging Face: train with --norm layer"),
     ],
 )
 def test_unsupported_models_are_refused(tmp_path: Path, flags: dict[str, Any], message: str) -> None:

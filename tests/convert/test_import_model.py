@@ -14,8 +14,7 @@ import torch
 import regard
 from regard.convert import huggingface
 from regard.convert.certificate import Certificate, read_certificate
-from regard.convert.export import export
-from regard.convert.import_model import import_model
+from regard.convert.exchange import export, import_model
 from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.errors import InputError
 from tests.conftest import TINY
@@ -76,11 +75,7 @@ def test_imported_model_equals_transformers(theirs: Path, imported: regard.Trans
 )
 def test_other_models(tmp_path: Path, options: dict[str, Any]) -> None:
     place = import_model(
-        write_marian(tmp_path / "theirs", **options),
-        savepath=tmp_path,
-        name="run",
-        examples=TEXTS,
-        progress=False,
+        write_marian(tmp_path / "theirs", **options), savepath=tmp_path, name="run", examples=TEXTS, progress=False
     )
     check(read_certificate(place), 12)
     run = regard.load(place)
@@ -125,11 +120,7 @@ def test_import_of_an_export_equals_the_run(tmp_path: Path) -> None:
 def test_imported_run_is_exported_to_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> None:
     pytest.importorskip("ctranslate2")
     place = import_model(
-        write_marian(tmp_path / "theirs", **options),
-        savepath=tmp_path,
-        name="run",
-        examples=TEXTS,
-        progress=False,
+        write_marian(tmp_path / "theirs", **options), savepath=tmp_path, name="run", examples=TEXTS, progress=False
     )
     run = regard.load_translator(place)
     found = read_certificate(export(run, tmp_path / "out", examples=TEXTS, progress=False))
@@ -212,10 +203,7 @@ class Trap:
 
 
 def test_nothing_is_written_if_outputs_differ(
-    theirs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: Callable[..., tuple[int, str, str]],
+    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     original = huggingface.permute_width
     monkeypatch.setattr(huggingface, "permute_width", lambda *inputs: original(*inputs) * 1.01)

@@ -12,8 +12,7 @@ import torch
 
 import regard
 from regard.convert.certificate import Certificate, read_certificate
-from regard.convert.export import export
-from regard.convert.import_model import import_model
+from regard.convert.exchange import export, import_model
 from regard.errors import InputError
 from tests.language_models import SENTENCE, write_model
 
@@ -77,10 +76,7 @@ def test_variants_of_gpt2(tmp_path: Path, options: dict[str, Any]) -> None:
         ("llama", {"begin": True, "rms_norm_eps": 1e-3}),
         ("llama", {"num_key_value_heads": 4, "attention_bias": True, "mlp_bias": True}),
         ("llama", {"num_key_value_heads": 1, "head_dim": 10, "attention_bias": True}),
-        (
-            "llama",
-            {"tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 700.0}},
-        ),
+        ("llama", {"tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 700.0}}),
         ("mistral", {"sliding_window": None}),
         ("mistral", {"sliding_window": 4096}),
         ("qwen2", {}),
@@ -106,11 +102,7 @@ def test_variants_of_llama(tmp_path: Path, kind: str, options: dict[str, Any]) -
             "rope_type linear of rope_scaling is not supported",
         ),
         ("mistral", {"sliding_window": 50}, "sliding_window 50 is below max_position_embeddings 160: mistral"),
-        (
-            "qwen2",
-            {"sliding_window": 50, "use_sliding_window": True, "max_window_layers": 0},
-            "sliding_window 50",
-        ),
+        ("qwen2", {"sliding_window": 50, "use_sliding_window": True, "max_window_layers": 0}, "sliding_window 50"),
         ("qwen3", {}, "model_type qwen3 is not supported: choose a model of marian, gpt2, llama, mistral, qwen2"),
     ],
 )
@@ -153,19 +145,10 @@ def _change_config(**values: Any) -> Callable[[Path], None]:
     [
         (_pickle_weights, "are pickled, which can run code"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no model.safetensors"),
-        (
-            lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 50),
-            "cannot be loaded: transformers says",
-        ),
-        (
-            lambda folder: (folder / "tokenizer.json").unlink(),
-            "has no tokenizer.json: save the model's tokenizer",
-        ),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 50), "cannot be loaded: transformers says"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer.json: save the model's tokenizer"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be loaded"),
-        (
-            _rename_parameter,
-            "parameter transformer.h.0.attn.q_norm.weight in .* is not a parameter of gpt2 models",
-        ),
+        (_rename_parameter, "parameter transformer.h.0.attn.q_norm.weight in .* is not a parameter of gpt2 models"),
         (_remove_parameter, "is missing from its weights; download the folder again"),
         (_change_config(n_embd=48), "cannot be loaded"),
         (_change_config(n_head=5), "cannot be loaded|cannot be split"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from regard.data.parallel import PairCounts, PairSource, TextDigest
-from regard.io.reading import json_digest
+from regard.io import json_digest
 
 
 class PairList(PairSource):

@@ -13,7 +13,7 @@ from regard.data.corpus import Corpus, Sample, Vocabularies, build_corpus
 from regard.data.parallel import ConcatenatedText, ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.errors import InputError
-from regard.io.locking import hold_lock
+from regard.io import hold_lock
 from regard.tasks.translation import TranslationTaskConfig
 
 CUTTING = TokenizerConfig(kind="words", size=100, joint=True, lowercase=False)

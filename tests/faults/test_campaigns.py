@@ -14,12 +14,12 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 import regard
+import regard.io
 from regard.cli import COMMANDS, main as command_line
-from regard.io import writing
 from regard.server import app
 from regard.server.app import ENDPOINTS, make_app
 from regard.server.explorer import Explorer
-from regard.training import tensor_file
+from regard.training import run_folder
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.run_folder import RunFolder
 from tests.faults import commands, damage, files, foreign, kills, learners, links, requests, texts, together
@@ -220,12 +220,12 @@ def test_a_sample_of_links() -> None:
 
 @slow
 def test_writing_through_a_link_is_detected() -> None:
-    real = writing._replace
+    real = regard.io._replace
 
     def through(path: Path, content: bytes) -> None:
         real(Path(os.path.realpath(path)), content)
 
-    with mock.patch.object(writing, "_replace", through), only_scene(links, "examine", "link"):
+    with mock.patch.object(regard.io, "_replace", through), only_scene(links, "examine", "link"):
         detected(links.main(None, seed=0), "changes what a link led to")
 
 
@@ -271,7 +271,7 @@ def test_wrong_order_of_a_checkpoint_is_detected() -> None:
 
 @slow
 def test_files_written_in_place_are_detected() -> None:
-    with only_scene(kills, "test, to files", "die"), mock.patch.object(writing, "_replace", Path.write_bytes):
+    with only_scene(kills, "test, to files", "die"), mock.patch.object(regard.io, "_replace", Path.write_bytes):
         detected(kills.main(None, seed=0), "neither the old one nor the new one")
 
 
@@ -283,7 +283,7 @@ def test_missing_lock_is_detected() -> None:
 
     with (
         mock.patch("regard.training.distributed.hold_lock", free),
-        mock.patch("regard.runs.pruning.hold_lock", free),
+        mock.patch("regard.runs.derived_runs.hold_lock", free),
     ):
         detected(together.main(40, seed=0))
 
@@ -291,6 +291,6 @@ def test_missing_lock_is_detected() -> None:
 @slow
 def test_missing_checksum_is_detected() -> None:
     flips = mock.patch.object(files, "WAYS", [damage.flip])
-    read = tensor_file._read_values
-    with flips, mock.patch.object(tensor_file, "_read_values", lambda *args: (read(*args)[0], True)):
+    read = run_folder._read_values
+    with flips, mock.patch.object(run_folder, "_read_values", lambda *args: (read(*args)[0], True)):
         detected(files.main(100, seed=0), "other losses")

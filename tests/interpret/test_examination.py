@@ -32,7 +32,7 @@ from regard.interpret.examination import (
     probe_inputs,
 )
 from regard.interpret.importance import HeadImportance, importance_by_layer
-from regard.io.reading import add_digest
+from regard.io import add_digest
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import RunFolder
 from tests.interpret.subjects import language_run, pair_run, query_run

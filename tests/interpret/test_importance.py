@@ -13,7 +13,7 @@ from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.evaluation.accuracy import fresh_batches
 from regard.interpret.estimates import Estimate
 from regard.interpret.importance import HeadImportance
-from regard.runs.pruning import prune
+from regard.runs.derived_runs import prune
 from regard.streams import make_generator
 from regard.training.run_folder import RunFolder
 
@@ -95,7 +95,7 @@ def test_refuses_models_that_cannot_be_pruned(
         prune(single, 1, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     with pytest.raises(regard.InputError, match="is pruned: CTranslate2"):
-        from regard.convert.export import export
+        from regard.convert.exchange import export
 
         export(prune(german, 1, tmp_path / "g").run, tmp_path / "e")  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ class Words:
 class FakeAligner:
     """Aligns "dog" and "canine" with "Hund", "man" and "gentleman" with "Mann", with a weight."""
 
-    task = SimpleNamespace(source_vocabulary=Words(), target_vocabulary=Words(), longest_target=50)
+    run = SimpleNamespace(task=SimpleNamespace(source_vocabulary=Words(), target_vocabulary=Words(), longest_target=50))
 
     def __init__(self, weight: float = 0.8) -> None:
         self.weight = weight
@@ -152,7 +152,7 @@ def test_unknown_symbols_become_the_aligned_words(
     source = WordVocabulary(["heute", "der"])
     task = SimpleNamespace(source_vocabulary=source, target_vocabulary=vocabulary)
     heads = SimpleNamespace(heads=[("cross", 0)], shifted=False)
-    aligner: Any = SimpleNamespace(heads=lambda: heads, task=task, model=None, unit="words")
+    aligner: Any = SimpleNamespace(heads=lambda: heads, run=SimpleNamespace(task=task, model=None), unit="words")
     answer = Candidate(text=vocabulary.decode(indices), tokens=indices, log_probability=-1.0, score=-1.0, finished=True)
     [[found]] = replace_unknown(aligner, ["heute der (Wal)."], [[answer]])
     assert found.text == expected and found.tokens == indices
@@ -167,9 +167,6 @@ def test_translations_contain_source_words_instead_of_unknown_symbols(tmp_path: 
     answers = run.search(texts, controls=Controls(replace_unknown=True))
     assert sum(UNKNOWN in best.tokens for best, *_ in answers) > 5
     for text, [best, *_] in zip(texts, answers, strict=True):
-        known = [
-            *text.replace(".", "").split(),
-            *(symbol.strip("▁") for symbol in run.task.target_vocabulary.symbols),
-        ]
+        known = [*text.replace(".", "").split(), *(symbol.strip("▁") for symbol in run.task.target_vocabulary.symbols)]
         assert "�" not in best.text and set(best.text.replace(".", "").split()) <= set(known)
     assert not any(UNKNOWN in best.tokens for best, *_ in run.search(texts))

@@ -85,12 +85,7 @@ def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comma
     )
     assert other.config.bleu_tokenizer == "char"
     begun = regard.train(
-        "translation",
-        train=text["train"],
-        start_from=other.folder,
-        steps=1,
-        savepath=tmp_path / "c",
-        progress=False,
+        "translation", train=text["train"], start_from=other.folder, steps=1, savepath=tmp_path / "c", progress=False
     )
     assert begun.config.bleu_tokenizer is None and begun.config.task.bleu_tokenize is None
 
@@ -98,14 +93,7 @@ def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comma
 @pytest.mark.slow
 def test_best_model_into_chinese_is_kept(tmp_path: Path, command: Command) -> None:
     text = write_letters(tmp_path, train=2000, valid=100, test=100)
-    few: dict[str, Any] = {
-        "hidden": 32,
-        "heads": 4,
-        "inner": 64,
-        "enc_layers": 1,
-        "dec_layers": 1,
-        "dropout": 0.0,
-    }
+    few: dict[str, Any] = {"hidden": 32, "heads": 4, "inner": 64, "enc_layers": 1, "dec_layers": 1, "dropout": 0.0}
     words: list[str] = []
     for part, files in text.items():
         words += [f"--{part}", *files]
@@ -127,12 +115,7 @@ def test_unknown_tokens_are_counted(tmp_path: Path, capsys: pytest.CaptureFixtur
     russian = tmp_path / "russian.tsv"
     russian.write_text("Жук и Щука идут.\tThe dog runs today.\n" * 9, encoding="utf-8")
     other = regard.train(
-        "translation",
-        start_from=run.folder,
-        train=(str(russian),),
-        steps=1,
-        savepath=tmp_path / "b",
-        progress=True,
+        "translation", start_from=run.folder, train=(str(russian),), steps=1, savepath=tmp_path / "b", progress=True
     )
     err = capsys.readouterr().err
     assert "of the tokens of the source of the training text" in err and "warning" in err

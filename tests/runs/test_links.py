@@ -51,16 +51,7 @@ def state_of(path: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "model.safetensors",
-        "metrics.jsonl",
-        "trainer",
-        "snapshots",
-        "tokenizer",
-        "tensorboard",
-        "",
-        "../.signal2.lock",
-    ],
+    ["model.safetensors", "metrics.jsonl", "trainer", "snapshots", "tokenizer", "tensorboard", "", "../.signal2.lock"],
 )
 def test_resumed_training_writes_through_no_link(models: Path, tmp_path: Path, name: str) -> None:
     place, victim = models / "signal2" / name, tmp_path / "victim"
@@ -126,11 +117,7 @@ def test_comparison_writes_through_no_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["moved", "removed", "replaced by a file"])
 @pytest.mark.parametrize(
     "writer",
-    [
-        (RunFolder, "append_metrics"),
-        (Checkpoint, "save"),
-        (Checkpoint, "save_weights"),
-    ],
+    [(RunFolder, "append_metrics"), (Checkpoint, "save"), (Checkpoint, "save_weights")],
     ids=lambda writer: writer[1],
 )
 def test_removed_run_is_a_machine_error(

@@ -1,6 +1,4 @@
-"""The JavaScript of a page without a server returns the same answers as PyTorch (for a browser, see
-tests/browser).
-"""
+"""The JavaScript of a page without a server returns the same answers as PyTorch (for a browser, see tests/browser)."""
 
 import json
 import re
@@ -36,8 +34,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "sort": {"model": "transformer", "hidden": 12, "heads": 2, "inner": 8, "steps": 10, "positions": "rotary"}
     | {"pre_norm": False, "activation": "gelu", "bias": True, "tied": False, "output_bias": True},
 }
-"""One run for each kind of model, score, position and cell; all sizes differ, so that exchanged axes are
-detected.
+"""One run for each kind of model, score, position and cell; all sizes differ, so that exchanged axes are detected.
 """
 
 
@@ -90,9 +87,7 @@ def test_logits_are_those_of_pytorch(run: AnyRun, ask: Callable[..., list[Any]])
 
 
 def test_answers_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[Any]]) -> None:
-    """Maps, labels, notes and the computation of a weight in each layer are equal, with and without
-    interventions.
-    """
+    """Maps, labels, notes and the computation of a weight in each layer are equal, with and without interventions."""
     data, explorer = live_data(run), Explorer(run)
     text = data["samples"][0]["source"]
     first, last = run.layers[0].name, run.layers[-1].name

@@ -15,7 +15,7 @@ from regard.attention.mechanism import PARTS
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError
 from regard.runs.live_page import live_data
-from regard.training.signals import Interrupted
+from regard.training.trainer import Interrupted
 from regard.training.trust_code import check_trusted, code_digests
 
 MECHANISMS = (
@@ -323,19 +323,11 @@ class TestCustomParts:
         ("induction", "--attention window:0", "window: width 0 is out of range: choose from 1"),
         ("induction", "--attention sink:3", "takes no numbers, and not 1"),
         ("induction", "--attention rotary --rotary_base 500", "both choose the base"),
-        (
-            "induction",
-            "--attention alibi --positions rotary",
-            "slot position: give one of them, or --positions none",
-        ),
+        ("induction", "--attention alibi --positions rotary", "slot position: give one of them, or --positions none"),
         ("induction", "--attention grouped:3 --heads 4", "3 groups do not divide 4 heads"),
         ("induction", "--attention regard.attention.parts:Gate", "NotImplementedError"),
         ("dates", "--model transformer --attention latent,grouped", "are both for the slot sharing"),
-        (
-            "dates",
-            "--model transformer --attention scalable --score dot",
-            "are both for the slot score: give one",
-        ),
+        ("dates", "--model transformer --attention scalable --score dot", "are both for the slot score: give one"),
         ("counting", "--model pooling --attention general,dot", "are both for the slot score: choose one"),
         ("signal", "--attention forgetting", "needs a layer of kind causal"),
         ("signal", "--attention differential", "needs heads with projections"),

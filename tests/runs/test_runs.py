@@ -64,8 +64,7 @@ def test_unknown_flags_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_short_training_learns(tmp_path: Path) -> None:
-    """Counting reaches 90 % exact match after a quarter of its steps, and then attends to the counted
-    letters."""
+    """Counting reaches 90 % exact match after a quarter of its steps, and then attends to the counted letters."""
     run = regard.train("counting", steps=500, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.AnswerRun)
     report = run.test(samples=2000)
@@ -93,12 +92,7 @@ def test_counting_over_all_lengths_reaches_99_percent_at_each(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("steps", "snapshots", "expected"),
-    [
-        (1000, 5, [0, 1, 10, 100, 1000]),
-        (1000, 2, [0, 1000]),
-        (3, 50, [0, 1, 2, 3]),
-        (100, 0, []),
-    ],
+    [(1000, 5, [0, 1, 10, 100, 1000]), (1000, 2, [0, 1000]), (3, 50, [0, 1, 2, 3]), (100, 0, [])],
 )
 def test_snapshot_steps_are_logarithmic(steps: int, snapshots: int, expected: list[int]) -> None:
     assert TrainingConfig(steps=steps, snapshots=snapshots).snapshot_steps == expected

@@ -77,16 +77,7 @@ def test_compare_command(command: Command, tmp_path: Path, monkeypatch: pytest.M
 def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path: Path) -> None:
     """By default, the model of the task Reverse feeds the context to the cell, which excludes input feeding and
     the current state."""
-    argv = (
-        "--vary",
-        "context=output",
-        "--vary",
-        "query=current,previous",
-        "--input_feeding",
-        "--max_len",
-        "4",
-        *SMALL,
-    )
+    argv = ("--vary", "context=output", "--vary", "query=current,previous", "--input_feeding", "--max_len", "4", *SMALL)
     status, _, err = command("compare", "reverse", *argv, "--savepath", tmp_path)
     assert status == 0, err
     folders = {path.name for path in (tmp_path / "reverse").iterdir() if path.is_dir()}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.training.adam import Adam
+from regard.training.checkpoint import Adam
 
 
 def test_steps_equal_pytorchs_class_bit_for_bit(generator: torch.Generator) -> None:

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 from regard.errors import InputError
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.all_tasks import TASKS, find_task
-from regard.training.adam import make_optimizer
-from regard.training.checkpoint import Progress
+from regard.training.checkpoint import Progress, make_optimizer
 from regard.training.config import (
     DEPENDENT,
     RECIPES,
@@ -182,13 +181,7 @@ def test_patience_counts_from_the_first_change() -> None:
 
 def test_equal_models_are_better_and_unknown_ones_are_not() -> None:
     progress = Progress()
-    assert [progress.note(value) for value in (1.0, 1.0, float("nan"), 0.5, 1.0)] == [
-        True,
-        True,
-        False,
-        False,
-        True,
-    ]
+    assert [progress.note(value) for value in (1.0, 1.0, float("nan"), 0.5, 1.0)] == [True, True, False, False, True]
     assert progress.best == 1.0
 
 
@@ -222,11 +215,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "valid": ("translation", {**HUB, "valid": "valid.tsv"}, NO_HUB),
     "validate_every": ("text", {"valid_share": 0.0, "validate_every": 10}, {"valid_share": 0.1}),
     "vocab_size": ("text", {"vocab_size": 30}, {"tokenizer": "bpe"}),
-    "weights": (
-        "translation",
-        {"train": "a.tsv", "weights": 1.0},
-        {"train": ("a.tsv", "b.tsv"), "weights": (1, 2)},
-    ),
+    "weights": ("translation", {"train": "a.tsv", "weights": 1.0}, {"train": ("a.tsv", "b.tsv"), "weights": (1, 2)}),
 }
 """Task, flags without an effect, and the change with which they have one."""
 

@@ -126,8 +126,7 @@ def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: 
 def test_two_passes_agree_with_pytorch(
     monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, agreement: float
 ) -> None:
-    """The loss of R-Drop is the loss of both passes plus half of alpha multiplied by the sum of both
-    divergences."""
+    """The loss of R-Drop is the loss of both passes plus half of alpha multiplied by the sum of both divergences."""
     monkeypatch.setattr(loss, "CHUNK", 4 * 11 * 8)
     parts, target = make_inputs(steps, bias, passes=2)
     logits = F.linear(*parts)
@@ -182,14 +181,10 @@ def test_bfloat16_products_are_close() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "within"),
-    [(0.0, 0.02), (-9.0, 0.05), (-60.0, 0.4), (60.0, 0.4)],
-    ids=["around", "below", "far", "high"],
+    ("offset", "within"), [(0.0, 0.02), (-9.0, 0.05), (-60.0, 0.4), (60.0, 0.4)], ids=["around", "below", "far", "high"]
 )
 def test_bfloat16_finds_the_largest_logit_of_any_sign(offset: float, within: float) -> None:
-    """The loss is exact for logits around zero, for negative logits, and for logits at which bfloat16 is
-    coarse.
-    """
+    """The loss is exact for logits around zero, for negative logits, and for logits at which bfloat16 is coarse."""
     (states, weight, bias), target = make_inputs(40, True, torch.float32)
     layer = (weight, (bias + offset).detach().requires_grad_())
     found, right = [], []
@@ -228,9 +223,7 @@ def test_no_gradients_without_grad_mode() -> None:
 
 
 def test_alignment_loss_by_hand() -> None:
-    """The loss equals equation 5 of Garg et al. 2019 for the first head of the penultimate layer, before
-    dropout.
-    """
+    """The loss equals equation 5 of Garg et al. 2019 for the first head of the penultimate layer, before dropout."""
     torch.manual_seed(0)
     config = TransformerConfig(hidden=8, heads=2, enc_layers=1, dec_layers=3, dropout=0.5)
     model = Transformer(config, source_symbols=9, target_symbols=9, longest=9)

@@ -15,8 +15,7 @@ from regard import machine
 from regard.errors import InputError
 from regard.streams import make_generator
 from regard.training import trainer
-from regard.training.adam import Adam, make_optimizer
-from regard.training.checkpoint import Checkpoint, TrainingState
+from regard.training.checkpoint import Adam, Checkpoint, TrainingState, make_optimizer
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunFolder
 from regard.training.trainer import Learner
@@ -122,14 +121,7 @@ def test_metrics_file(tmp_path: Path) -> None:
     assert run.metrics[0]["loss"] > run.metrics[-1]["loss"]
 
 
-SIZES: dict[str, Any] = {
-    "hidden": 16,
-    "heads": 2,
-    "inner": 16,
-    "enc_layers": 1,
-    "dec_layers": 1,
-    "progress": False,
-}
+SIZES: dict[str, Any] = {"hidden": 16, "heads": 2, "inner": 16, "enc_layers": 1, "dec_layers": 1, "progress": False}
 
 
 def _losses(folder: Path) -> list[float]:
@@ -274,3 +266,39 @@ def test_cross_entropy_is_computed_in_float32() -> None:
     with torch.autocast("cpu", torch.float16):
         half, _ = cross_entropy(states, (weight, None), target, 0.1)
     assert half.item() == exact.item()
+
+
+# Signals during training: the first signal is delayed, immediate repeats are ignored, a later signal takes effect.
+
+
+def test_first_signal_is_delayed_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(trainer.time, "monotonic", lambda: now)
+    before = signal.getsignal(signal.SIGINT)
+    with trainer.delay_signals() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        now += trainer.DEBOUNCE / 2
+        signal.raise_signal(signal.SIGINT)
+        assert stopped == [signal.SIGTERM]
+        now += trainer.DEBOUNCE
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_signal_within_the_handler_is_debounced(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python can run a handler inside another handler. The second signal arrives while the first handler reads
+    # the clock.
+    clock = trainer.time.monotonic
+    coming = [signal.SIGINT]
+
+    def monotonic() -> float:
+        while coming:
+            signal.raise_signal(coming.pop())
+        return clock()
+
+    monkeypatch.setattr(trainer.time, "monotonic", monotonic)
+    with trainer.delay_signals() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped == [signal.SIGTERM]
+    assert not coming

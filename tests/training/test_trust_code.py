@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.io.reading import add_digest
+from regard.io import add_digest
 from tests.faults.children import Ended, run
 
 SCORE = """

@@ -126,7 +126,6 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _guarded(command: str, argv: list[str]) -> int:
-    """Run a command, and turn an expected error into a one-line message and an exit status."""
     # The module is imported before the command runs, because an import may fail once memory has run out.
     from regard.libraries import broken_library, is_memory, message_of
 
@@ -182,11 +181,7 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
     from regard.version import __version__
 
     summary = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    report = [
-        f"regard {__version__}, Python {sys.version}",
-        f"argv: {[command, *argv]!r}",
-        traceback.format_exc(),
-    ]
+    report = [f"regard {__version__}, Python {sys.version}", f"argv: {[command, *argv]!r}", traceback.format_exc()]
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="regard-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"

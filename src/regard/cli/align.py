@@ -20,25 +20,23 @@ from regard.data.word_alignment import Link, Symmetrization, WordAlignment, chec
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.interpret.alignment import By
-from regard.io.writing import check_writable
+from regard.io import check_writable
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 
-SAMPLES = 500
-"""Default number of pairs to choose heads on."""
+SAMPLES = 500  # Default number of pairs to choose heads on
 STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
 REPLACED = "These heads replace the earlier choice, {}; --no-keep evaluates without storing\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlignFlags:
-    """Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's
-    name, or the folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard
-    input. Without TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences
-    are translated first, and the translation precedes its links in the output. With --links or --silver,
-    alignment heads are chosen on one half of the pairs, evaluated on the other half, and stored with the run.
-    Without SOURCE, the pairs come from the run's validation text, or the task generates them with their true
-    links."""
+    """Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's name, or the
+    folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard input. Without TARGET, each
+    line of SOURCE is a tab-separated pair or a single sentence. Single sentences are translated first, and the
+    translation precedes its links in the output. With --links or --silver, alignment heads are chosen on one half of
+    the pairs, evaluated on the other half, and stored with the run. Without SOURCE, the pairs come from the run's
+    validation text, or the task generates them with their true links."""
 
     links: Path | None = None
     """File of true links, used to choose alignment heads: in Moses format (0-0 1-2, with 1?2 for a possible
@@ -73,7 +71,6 @@ class AlignFlags:
 
 
 def run_align(argv: list[str]) -> None:
-    """Align the pairs, or choose alignment heads."""
     [name, *files], flags = read_command(AlignFlags, argv, "regard align RUN [SOURCE] [TARGET]", example="translation")
     source, target = [*files, None, None][:2]
     if flags.plot is not None:
@@ -94,7 +91,6 @@ def run_align(argv: list[str]) -> None:
 
 
 def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
-    """Raise `InputError` for combinations in which a flag would have no effect."""
     if flags.samples is not None:
         check_range("samples", flags.samples, 1, 10**6)
     if not choosing and (flags.samples is not None or not flags.keep):
@@ -111,7 +107,6 @@ def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
 
 
 def _open(stack: ExitStack, source: str | None, target: str | None, *, lenient: bool) -> list[BinaryIO]:
-    """Open one file, or two files with the same number of lines."""
     names = [name for name in (source, target) if name is not None]
     if not lenient and len(names) == 2 and all(map(os.path.exists, names)):
         check_files(names)
@@ -122,7 +117,6 @@ def _open(stack: ExitStack, source: str | None, target: str | None, *, lenient: 
 def _choose(
     run: SequenceRun, reverse: SequenceRun | None, source: str | None, target: str | None, flags: AlignFlags
 ) -> None:
-    """Choose alignment heads and print their error rates."""
     samples = SAMPLES if flags.samples is None else flags.samples
     known: Sequence[WordAlignment]
     others: dict[str, Sequence[frozenset[Link]]] = {}
@@ -204,7 +198,6 @@ def _texts(lines: Sequence[bytes], number: int) -> list[str]:
 
 
 def _align_lines(run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags) -> None:
-    """Write the links of all lines, in order."""
     # Batches of sentences of similar length are faster. In a terminal, the user waits for the links of each line.
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []

@@ -9,13 +9,9 @@ from regard.cli.parsing import check_needed, first_word, read_command, take_flag
 from regard.cli.terminal import EXPLORER, print_message, print_table, resumable, say_saved
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
-from regard.io.reading import is_folder, read_text
-from regard.io.writing import check_writable, write_json
+from regard.io import check_writable, is_folder, read_text, write_json
+from regard.sweep.backends import Backend, Local, Ray, Slurm
 from regard.sweep.comparison import COMPARISONS, compare
-from regard.sweep.job import Backend
-from regard.sweep.processes import Local
-from regard.sweep.ray import Ray
-from regard.sweep.slurm import Slurm
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import make_config
 
@@ -63,8 +59,7 @@ def make_backend(flags: MachineFlags) -> Backend:
 
 PROG = "regard compare"
 OWN = {"seeds", "html", "explorer", "savepath", "on", *OPTIONS}
-PIPE_WIDTH = 200
-"""Width of the table in characters if it is not printed to a terminal."""
+PIPE_WIDTH = 200  # Width of the table in characters if it is not printed to a terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +98,6 @@ class FolderFlags:
 
 
 def run_compare(argv: list[str]) -> None:
-    """Compare the variants or models, and print the table."""
     if len(argv) > 1 and all(not word.startswith("-") and is_folder(Path(word)) for word in argv[:2]):
         _compare_folders(argv[:2], argv[2:])
         return
@@ -162,7 +156,6 @@ def _check_task(task: str, argv: list[str]) -> None:
 
 
 def _compare_folders(folders: list[str], argv: list[str]) -> None:
-    """Compare two Hugging Face models on the same texts, and print the differences."""
     from regard.external.loading import look  # slow to import, and not needed to compare tasks
 
     _, flags = read_command(FolderFlags, argv, f"{PROG}")

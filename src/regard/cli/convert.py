@@ -30,9 +30,8 @@ class PruneFlags:
 
 
 def run_prune(argv: list[str]) -> None:
-    """Prune the run, and print the increase in loss and the new folder."""
     [name], flags = read_command(PruneFlags, argv, "regard prune RUN")
-    from regard.runs.pruning import prune
+    from regard.runs.derived_runs import prune
 
     run = flags.storage.load(name)
     pruning = prune(run, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
@@ -54,7 +53,7 @@ class AverageFlags:
 
 def run_average(argv: list[str]) -> None:
     [name], flags = read_command(AverageFlags, argv, "regard average RUN", example="translation")
-    from regard.runs.averaging import average
+    from regard.runs.derived_runs import average
 
     averaged = average(flags.storage.load(name), flags.output, overwrite=flags.overwrite)
     steps = ", ".join(f"{step:,}" for step in averaged.config.averaged)
@@ -82,10 +81,9 @@ class ExportFlags:
 
 
 def run_export(argv: list[str]) -> None:
-    """Export the model and print its folder and certificate."""
     [name], flags = read_command(ExportFlags, argv, "regard export RUN", example="translation")
     from regard.convert.certificate import read_certificate
-    from regard.convert.export import export
+    from regard.convert.exchange import export
 
     run: Any = flags.storage.load(name)
     examples = None if flags.examples is None else read_sentences(flags.examples)
@@ -116,10 +114,9 @@ class ImportFlags:
 
 
 def run_import(argv: list[str]) -> None:
-    """Import the model and print the run's folder and certificate."""
     [folder], flags = read_command(ImportFlags, argv, "regard import FOLDER", example="opus-mt-de-en")
     from regard.convert.certificate import read_certificate
-    from regard.convert.import_model import import_model
+    from regard.convert.exchange import import_model
 
     options = {**vars(flags), "examples": None if flags.examples is None else read_sentences(flags.examples)}
     run_folder = import_model(folder, **options)

@@ -5,21 +5,16 @@ import sys
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from regard.arguments import Limits
 from regard.cli.parsing import check_needed, read_command
 from regard.cli.terminal import print_table
-from regard.data.cleaning import CleaningRules, clean_corpus
+from regard.data.cleaning import CleaningRules, PairScorer, clean_corpus
 from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
 from regard.errors import InputError, check_range
 
-if TYPE_CHECKING:
-    from regard.data.cleaning import PairScorer
-
-PREFIXES = {"train": "train", "valid": "val", "test": "test"}
-"""File name prefix of each part of a data set."""
+PREFIXES = {"train": "train", "valid": "val", "test": "test"}  # File name prefix of each part of a data set
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,6 @@ class DataFlags:
 
 
 def run_data(argv: list[str]) -> None:
-    """Download the data set and print the command that trains on it."""
     [name], flags = read_command(DataFlags, argv, "regard data DATA_SET", example="multi30k", choices=DATA_SETS)
     paths = fetch(name, flags.savepath, languages=flags.languages, url=flags.url)
     words: list[str] = []
@@ -94,7 +88,6 @@ class CleanFlags:
 
 
 def run_clean(argv: list[str]) -> None:
-    """Filter the corpus and print a summary."""
     files, flags = read_command(CleanFlags, argv, "regard clean CORPUS...", example="train.de train.en")
     check_needed(flags, {"min_score": "runs", "batchsize": "runs"})
     Limits(0, 1).check("min_score", flags.min_score)
@@ -111,7 +104,6 @@ def run_clean(argv: list[str]) -> None:
 
 
 def _make_scorer(flags: CleanFlags) -> "PairScorer":
-    """Return a function that scores pairs with `flags.runs`."""
     if len(flags.runs) > 2:
         raise InputError(
             f"{len(flags.runs)} runs: give one from source to target, and optionally one from target to source"

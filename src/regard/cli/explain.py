@@ -11,7 +11,7 @@ from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_
 from regard.errors import InputError
 from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD
 from regard.interpret.why import DEPTH, why
-from regard.io.writing import check_writable, write_json
+from regard.io import check_writable, write_json
 
 if TYPE_CHECKING:
     from regard.interpret.examination import Examination
@@ -51,7 +51,6 @@ class ExplainFlags:
 
 
 def run_explain(argv: list[str]) -> None:
-    """Print the computation of one weight."""
     [name], flags = read_command(ExplainFlags, argv, "regard explain RUN")
     check_needed(flags, {"depth": "why"})
     run = flags.storage.load(name)
@@ -79,11 +78,10 @@ def run_explain(argv: list[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ExamineFlags:
-    """Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer
-    depends on? Does the attention rank the inputs like the effect of replacing them? Which heads does the
-    model need? The result is printed and saved as examined.json in the run's folder. Several runs that differ
-    only in their seed are compared: how many heads of each layer get each sentence, and on how many runs.
-    RUN: a task's name, or the folder of a run."""
+    """Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer depends on?
+    Does the attention rank the inputs like the effect of replacing them? Which heads does the model need? The result is
+    printed and saved as examined.json in the run's folder. Several runs that differ only in their seed are compared:
+    how many heads of each layer get each sentence, and on how many runs. RUN: a task's name, or the folder of a run."""
 
     samples: int = 200
     """Number of unseen samples (2 or more; confidence intervals need 50)."""
@@ -99,7 +97,6 @@ class ExamineFlags:
 
 
 def run_examine(argv: list[str]) -> None:
-    """Examine the runs, then print and save the report."""
     from regard.interpret.examination import FILE  # slow to import, and not needed to explain a weight
     from regard.runs.seeds import examine_runs
 
@@ -130,10 +127,9 @@ def run_examine(argv: list[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineFlags:
-    """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role
-    does it take (previous token, duplicate token, induction, first token, ...), at which training step, and
-    in which order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50),
-    or a task's name."""
+    """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role does it
+    take (previous token, duplicate token, induction, first token, ...), at which training step, and in which order do
+    roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a task's name."""
 
     samples: int = SAMPLE_COUNT
     """Number of samples on which every snapshot is measured (2 or more)."""
@@ -150,7 +146,6 @@ class TimelineFlags:
 
 
 def run_timeline(argv: list[str]) -> None:
-    """Measure the runs, then print the timeline and write the files."""
     from regard.runs.seeds import timeline
 
     names, flags = read_command(

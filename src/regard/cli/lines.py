@@ -13,7 +13,7 @@ from typing import BinaryIO
 from regard.cli.terminal import print_message
 from regard.data.parallel import check_files, decompress, detect_encoding
 from regard.errors import InputError
-from regard.io.reading import cannot_read
+from regard.io import cannot_read
 
 LENIENT_HINT = "; or read invalid bytes as unknown, with --lenient"
 LINES_PER_CHUNK = 512
@@ -24,10 +24,9 @@ LINES_PER_CHUNK = 512
 def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[BinaryIO]:
     """Open a file (plain or .gz), or standard input if `path` is None.
 
-    `lenient` accepts invalid files (see `check_files`). None means that the command has no flag `--lenient`.
-    Standard input and pipes can be read only once, so this function checks only their first bytes, and
-    `read_line` later warns about each invalid line. Raises `InputError` if the file cannot be read or is
-    invalid.
+    `lenient` accepts invalid files (see `check_files`). None means that the command has no flag `--lenient`. Standard
+    input and pipes can be read only once, so this function checks only their first bytes, and `read_line` later warns
+    about each invalid line. Raises `InputError` if the file cannot be read or is invalid.
     """
     hint = LENIENT_HINT if lenient is False else ""
     if path is None:
@@ -55,7 +54,6 @@ def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[Bi
 
 
 def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:
-    """Raise `InputError` if the first bytes of a stream are not UTF-8."""
     if lenient or not isinstance(file, BufferedReader):
         return
     if encoding := detect_encoding(file.peek(1)):

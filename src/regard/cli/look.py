@@ -15,8 +15,7 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_table, say_saved
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.io.reading import is_folder, read_text
-from regard.io.writing import write_json
+from regard.io import is_folder, read_text, write_json
 from regard.runs.loading import SAVEPATH
 from regard.training.run_folder import is_run_folder
 from regard.viz.attention_map import PAGE, PICTURES, AttentionMap, check_extension
@@ -29,11 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LookFlags:
-    """Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text
-    that you type. On the page you can disable heads and change weights. With --plot or --json, the attention
-    for one text is written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on
-    the Hugging Face Hub. The model is read from the local cache, or downloaded with --download. Needs the
-    extras hub and serve."""
+    """Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text that you
+    type. On the page you can disable heads and change weights. With --plot or --json, the attention for one text is
+    written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on the Hugging Face Hub. The
+    model is read from the local cache, or downloaded with --download. Needs the extras hub and serve."""
 
     text: str | None = None
     """First input of the model. For an encoder-decoder, the source."""
@@ -69,7 +67,6 @@ class LookFlags:
 
 
 def run_look(argv: list[str]) -> None:
-    """Show the model in a page, or write its attention to files."""
     from regard.external.loading import look  # slow to import, and not needed to show a run
     from regard.external.model_input import TARGET_SEPARATOR
     from regard.server.serve import check_port, show
@@ -107,7 +104,6 @@ def run_look(argv: list[str]) -> None:
 
 
 def _check(flags: LookFlags, *, writes: bool) -> None:
-    """Raise `InputError` for flags that contradict each other, before the model is loaded."""
     if flags.plot is not None:
         check_extension(flags.plot)
     if flags.compare_with and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
@@ -122,7 +118,6 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
 
 
 def _select(attention: AttentionMap, flags: LookFlags) -> AttentionMap:
-    """Return the attention of the layers and heads in `flags`."""
     names = None
     if flags.layers is not None:
         names = [layer_named(layer.strip(), list(attention.layers)) for layer in flags.layers.split(",")]
@@ -137,7 +132,6 @@ def _parse_head(text: str) -> int:
 
 
 def _write(attention: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flags: LookFlags) -> None:
-    """Print the prediction, and write the requested files."""
     print_table(attention.table())
     if attention.note:
         sys.stdout.write(f"Note: {attention.note}\n")
@@ -184,7 +178,6 @@ class ShowFlags:
 
 
 def run_show(argv: list[str]) -> None:
-    """Serve the page until interrupted."""
     from regard.server.serve import check_port, show
 
     [name], flags = read_command(ShowFlags, argv, "regard show RUN")
@@ -207,7 +200,6 @@ def run_show(argv: list[str]) -> None:
 
 
 def _check_same_inputs(shown: AnyRun, others: list[AnyRun]) -> None:
-    """Raise `InputError` if another run does not accept a sample of the shown run's task."""
     try:
         sample = shown.draw(seed=0)
     except InputError:  # the task's text is missing, so there is no sample to check with
@@ -258,7 +250,6 @@ class PlotFlags:
 
 
 def run_plot(argv: list[str]) -> None:
-    """Write the figure, and print its caption and the paths of all files."""
     from regard.interpret.figures import FIGURE_KINDS, plot
 
     [kind, *names], flags = read_command(
@@ -288,7 +279,6 @@ def run_plot(argv: list[str]) -> None:
 
 
 def _load_model(name: str, flags: PlotFlags) -> Any:
-    """Return the run or the external model that the flags name."""
     storage = flags.storage
     if is_run_folder(Path(name)) or is_run_folder(storage.savepath / name):
         return storage.load(name)

@@ -23,11 +23,9 @@ from regard.errors import InputError, escape_controls, unknown_choice
 
 Flags = TypeVar("Flags")
 
-WIDEST = 100
-"""Maximum line width of a command's description."""
+WIDEST = 100  # Maximum line width of a command's description
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
-UNLIMITED = 10**8
-"""Upper bound from which help states only the lower bound."""
+UNLIMITED = 10**8  # Upper bound from which help states only the lower bound
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 
 

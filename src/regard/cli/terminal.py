@@ -15,11 +15,9 @@ from regard.errors import escape_controls
 if TYPE_CHECKING:
     from regard.viz.attention_map import AttentionMap
 
-MAX_LENGTH = 900
-"""Maximum number of characters in a message. The middle of longer messages is omitted."""
+MAX_LENGTH = 900  # Maximum number of characters in a message. The middle of longer messages is omitted.
 
-EXPLORER = "http://127.0.0.1:8137/"
-"""Default address of `regard show`."""
+EXPLORER = "http://127.0.0.1:8137/"  # Default address of `regard show`
 
 
 def print_message(message: str) -> None:

@@ -14,18 +14,16 @@ from regard.cli.terminal import open_on_screen, print_message, print_table, say_
 from regard.cli.translate import check_length_penalty
 from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
-from regard.io.writing import check_writable, refuse_input, write_file, write_json
+from regard.io import check_writable, refuse_input, write_file, write_json
 from regard.result import Result
 from regard.runs.loading import SAVEPATH, load
 from regard.training.run_folder import RunFolder
 from regard.viz.attention_map import PAGE, check_extension
 
 if TYPE_CHECKING:
-    from regard.runs.answer_run import AnswerRun
-    from regard.runs.language_run import LanguageRun
-    from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
-    from regard.runs.translation_run import TranslationRun
+    from regard.runs.sequence_run import PairRun, TranslationRun
+    from regard.runs.tensor_run import AnswerRun, LanguageRun
 
 
 PROG = "regard test"
@@ -62,8 +60,7 @@ class TranslationTestFlags:
     """Test a trained translator, and print BLEU and chrF. RUN: a task's name, or the folder of a run."""
 
     data: tuple[str, ...] = ()
-    """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's
-    test text."""
+    """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's test text."""
     beam: int = 5
     """Beam width; 1 is greedy search."""
     length_penalty: float | None = None
@@ -83,7 +80,6 @@ class TranslationTestFlags:
 
 
 def run_test(argv: list[str]) -> None:
-    """Test the run and print the report."""
     if wants_help(argv):
         parallel = argv[0] == "translation" or _has_parallel_text(argv[0])
         read_command(TranslationTestFlags if parallel else TestFlags, argv, f"{PROG} RUN")

@@ -19,7 +19,7 @@ from regard.cli.terminal import print_message
 from regard.errors import InputError
 from regard.result import percent
 from regard.runs.loading import SAVEPATH
-from regard.runs.run_config import without_text
+from regard.runs.training import without_text
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import (
     PRESETS,
@@ -31,7 +31,7 @@ from regard.training.config import (
     make_config,
 )
 from regard.training.run_folder import RunFolder, find_run
-from regard.training.signals import Interrupted, Terminated
+from regard.training.trainer import Interrupted, Terminated
 
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
@@ -77,15 +77,12 @@ class RunChoice:
     overwrite: bool = False
     """Replace the run in the folder."""
     trust_code: bool = False
-    """With --resume or --from: execute the custom code of the run, even if you have not trained with that code
-    here."""
+    """With --resume or --from: execute the custom code of the run, even if you have not trained with that code here."""
     trust_edited: bool = False
     """Use a run even if its files were edited or come from different runs, and print the differences."""
 
 
 def run_train(argv: list[str]) -> None:
-    """Train with the flags in `argv`, and print the result."""
-
     if wants_help(argv[:1]):
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = first_word(argv, what="task", prog=PROG)
@@ -107,7 +104,8 @@ def run_train(argv: list[str]) -> None:
     try:
         trained = train(task, **vars(place), **given)
     except (Interrupted, Terminated) as stop:
-        command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
+        where = [] if place.savepath == Path(SAVEPATH) else ["--savepath", str(place.savepath)]
+        command = shlex.join([*PROG.split(), task, "--resume", *where])
         with suppress(OSError):  # the terminal may be closed
             print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")
         sys.exit(stop.code if isinstance(stop, Terminated) else 130)
@@ -168,8 +166,7 @@ def given_flags(argv: list[str], config: RunConfig, base: RunConfig) -> dict[str
 
 
 def _run_choice(argv: list[str], *, task: str) -> RunChoice:
-    """Return the flags in `argv` that name the run and its origin, which determine the defaults of the other
-    flags."""
+    """Return the flags in `argv` that name the run and its origin, which determine the defaults of the other flags."""
     names = {"from", *(option.name for option in dataclasses.fields(RunChoice))}
     words, _ = take_flags([word for word in argv if not wants_help([word])], names)
     for flag, word in itertools.pairwise(words):
@@ -196,22 +193,12 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
         description += " The defaults below are those of counting; name another task to see its defaults."
     synthetic = COMMON_OF_SYNTHETIC_TASKS.union(names["task"]) if config.task_class.draws else set()
     flags: Any = parse(
-        flags_class(),
-        argv,
-        prog=f"{PROG} {task}",
-        description=description,
-        groups=names,
-        common=COMMON | synthetic,
+        flags_class(), argv, prog=f"{PROG} {task}", description=description, groups=names, common=COMMON | synthetic
     )
     return changed_config(config, {name: getattr(flags, name) for name in options.flag_names()}), flags.run
 
 
 def _transformer_choice() -> type[ModelChoice]:
-    """Return the class for the choice of a model and of its size."""
     text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
     preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
     return make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)
-
-
-def _savepath_flag(savepath: Path) -> list[str]:
-    return [] if savepath == Path(SAVEPATH) else ["--savepath", str(savepath)]

@@ -25,12 +25,11 @@ from regard.decoding.controls import Controls, encode_constraint
 from regard.decoding.translation import Candidate, blank_answer
 from regard.errors import InputError, plural
 from regard.fast.memory import keep_memory
-from regard.io.writing import check_writable, refuse_input
+from regard.io import check_writable, refuse_input
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 
-Answers = list[Candidate] | None
-"""Answers to one text, best first, or None if the text has no answer."""
+Answers = list[Candidate] | None  # Answers to one text, best first, or None if the text has no answer
 SEPARATOR = " ||| "
 
 
@@ -274,17 +273,15 @@ class DoubtOutput:
                 print_message(f"saved {path}")
 
 
-SHOWN = 5
-"""Number of lines that a message names."""
+SHOWN = 5  # Number of lines that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateFlags(SearchFlags):
-    """Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input,
-    or the lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too
-    long gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the
-    unknown symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on
-    standard error."""
+    """Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input, or the
+    lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too long gives an empty
+    line of output. Invalid UTF-8 and characters not seen in training are read as the unknown symbol. Long lines,
+    unknown symbols and invalid UTF-8 give warnings with the line number on standard error."""
 
     input: Path | None = None
     """File of texts, one per line, in UTF-8. Default: standard input."""
@@ -305,9 +302,8 @@ class TranslateFlags(SearchFlags):
     """Draw the attention of the answer to TEXT, in the terminal and to this file (.png, .svg, .pdf or .html).
     Without a value: alignment.png in the run's folder. The file is opened if a display is available."""
     engine: EngineName = "auto"
-    """Search engine. ctranslate2 gives the same answers faster for Transformers on text (needs the extra
-    export), and stores a converted model in the run's folder. auto is ctranslate2 if it is available for the
-    run, else regard."""
+    """Search engine. ctranslate2 gives the same answers faster for Transformers on text (needs the extra export), and
+    stores a converted model in the run's folder. auto is ctranslate2 if it is available for the run, else regard."""
     precision: Precision = "float32"
     """Precision of the parameters in matrix products. int8 needs ctranslate2; it is faster and changes the
     output slightly."""
@@ -319,7 +315,6 @@ class TranslateFlags(SearchFlags):
 
 
 def run_translate(argv: list[str]) -> None:
-    """Translate one text, or all lines of a file."""
     [name, *texts], flags = read_command(
         TranslateFlags, argv, "regard translate RUN [TEXT]", example="dates", bare="--plot"
     )
@@ -366,7 +361,6 @@ def run_translate(argv: list[str]) -> None:
 
 
 def _check_together(text: str | None, flags: TranslateFlags) -> None:
-    """Raise `InputError` for flags that exclude each other, and for flags that would have no effect."""
     if flags.align and flags.tags:
         raise InputError("--align numbers words without tags: leave out --align or --tags")
     if flags.words and flags.plot is None:
@@ -420,7 +414,6 @@ def _translate_lines(
     doubts: DoubtOutput,
     flags: TranslateFlags,
 ) -> None:
-    """Answer the lines of `file` in order, as they arrive."""
     unknown, best = UnknownCount(), list[tuple[int, Answers]]()
     for lines in numbered_chunks(file):
         marked, texts = [], []
@@ -529,7 +522,6 @@ class GenerateFlags(SearchFlags):
 
 
 def run_generate(argv: list[str]) -> None:
-    """Continue the prompt, and print prompt and continuation."""
     [name, *prompts], flags = read_command(GenerateFlags, argv, "regard generate RUN [PROMPT]", example="induction")
     if bool(prompts) == (flags.input is not None):
         raise InputError("give a prompt, or a file of prompts with --input: `regard generate induction CADBFED`")
@@ -565,7 +557,6 @@ class ScoreFlags:
 
 
 def run_score(argv: list[str]) -> None:
-    """Score the pairs."""
     [name], flags = read_command(ScoreFlags, argv, "regard score RUN", example="translation")
     run = flags.storage.load_translator(name)
     run.score([], batchsize=flags.batchsize)  # checks the option before lines are read

@@ -1,33 +1,35 @@
-"""The certificate of a conversion: the largest differences between the results of two programs on the same texts.
+"""What all conversions share: the parts of a run that an export needs, and the forms of imported models.
 
-Translation: both models receive Regard's greedy translation as a forced target, so that each step is compared on
-the same prefix. The comparison covers log-probabilities of the tokens, logits, and the attention weights of every
-head, (B, H, Tq, Tk). Then both programs translate without forced targets, by greedy search and by beam search. A
-value that a program does not provide is None, and `missing` gives the reason.
-
-Language models: both programs continue the same prompts by greedy search. Then both read prompt and
-continuation of Regard, and the same values are compared.
+Every import reads the program's files, checks its settings, and maps the names of its parameters to an
+`ImportedModel`. `import_model` writes the run and compares both programs. An export reverses the steps.
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.interventions import record_own
-from regard.convert.conversion import ConvertedModel
+from regard.attention.layer import attention_layers
+from regard.attention.multihead import MultiHeadAttention
 from regard.convert.exportable import Exportable
 from regard.data.batch import PairBatch, collate
-from regard.data.vocabulary import PAD
+from regard.data.imported_tokenizers import ImportedTokenizer, SentencePieceVocabulary
+from regard.data.subwords import RESERVED, SubwordVocabulary
+from regard.data.vocabulary import PAD, Vocabulary
 from regard.decoding.generation import generate
 from regard.decoding.translation import Search, longest_answer, search_batch
 from regard.errors import InputError, plural
-from regard.io.reading import list_files, read_json
+from regard.io import list_files, read_json
+from regard.models.base import ModelConfig
+from regard.models.transformer import Transformer, TransformerConfig
 from regard.progress import counting_bar, print_status
 from regard.result import Result
 from regard.streams import make_generator
@@ -35,6 +37,116 @@ from regard.tasks.text import Text
 from regard.tasks.tokens import TokenTask
 from regard.training.run_folder import file_digest
 from regard.version import __version__
+
+ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary  # Vocabulary classes that other programs can read
+
+
+class ExportParts(NamedTuple):
+    """The parts of a run that an export needs."""
+
+    model: Transformer
+    config: TransformerConfig
+    source: ExportableVocabulary
+    target: ExportableVocabulary
+
+
+def get_transformer(run: Exportable, program: str) -> ExportParts:
+    """Return a run's Transformer, its config, and its source and target vocabulary. Raises `InputError` for
+    other models, for vocabularies that were not learned from text, and for pruned heads."""
+    model: Any = run.model
+    config: Any = run.config.model
+    vocabularies: Any = run.task.source_vocabulary, run.task.target_vocabulary
+    readable = all(isinstance(vocabulary, ExportableVocabulary) for vocabulary in vocabularies)
+    if not (isinstance(model, Transformer) and isinstance(config, TransformerConfig) and readable):
+        raise InputError(f"run {str(run.folder)!r} is not a Transformer for translation: {program} cannot run it")
+    if run.config.kept_heads or any(layer.heads != config.heads for layer in attention_layers(model).values()):
+        raise InputError(f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer")
+    check_attention(model, config.attention, program)
+    if config.norm == "none":
+        raise InputError(f"norm none is not supported by {program}: train with --norm layer")
+    if any(layer.groups != layer.heads for layer in _multi_head(model)):
+        raise InputError(f"attention {config.attention} is not supported by {program}: each head needs its own keys")
+    return ExportParts(model, config, *vocabularies)
+
+
+def check_attention(model: nn.Module, attention: str, program: str) -> None:
+    """Raise `InputError` for a mechanism that other programs do not compute. `attention`: the flag. Layers with
+    another score are left to the check of the flag `score`."""
+    if attention != ModelConfig.attention and not all(layer.standard for layer in _multi_head(model)):
+        raise InputError(
+            f"attention {attention} is not supported by {program}, which computes the softmax of scaled dot "
+            f"products: train without --attention"
+        )
+
+
+def _multi_head(model: nn.Module) -> list[MultiHeadAttention]:
+    return [layer for layer in model.modules() if isinstance(layer, MultiHeadAttention)]
+
+
+def token_names(vocabulary: Vocabulary) -> list[str]:
+    """Return the tokens of a vocabulary by the names in exported files, special symbols first."""
+    return [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
+
+
+class ForcedOutput(NamedTuple):
+    """Output of a program for forced targets. Values at steps after the end of a target are undefined."""
+
+    log_probabilities: Tensor  # (B, Tt), natural logarithms of the probabilities of the target tokens
+    logits: Tensor | None = None  # (B, Tt, V), or None if the program does not provide them
+    weights: Mapping[str, Tensor] | None = None
+    """(B, H, Tq, Tk) by layer name as in `regard.record`, or None if the program does not provide them."""
+
+
+class ConvertedModel(Protocol):
+    """A converted model, opened in its program. All token indices are those of the run's vocabularies."""
+
+    @property
+    def program(self) -> str:
+        """Name of the program's Python package."""
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Reason for each field of the certificate that the program does not provide."""
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize texts with the program's own tokenizer, without the end of sequence."""
+
+    def force(self, batch: PairBatch) -> ForcedOutput:
+        """Run the model on a batch with forced targets."""
+
+    def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
+        """Translate sources (B, Ts) to at most about `most` tokens, without end symbol or length penalty."""
+
+
+class ImportedModel(NamedTuple):
+    """A model of another program, converted to Regard's configs, vocabularies and parameters."""
+
+    flags: dict[str, Any]  # Flags of task and model
+    vocabularies: tuple[ExportableVocabulary, ExportableVocabulary] | tuple[ImportedTokenizer]
+    """Source and target vocabulary, or the tokenizer of a language model."""
+    parameters: Mapping[str, Tensor]  # Tensors by Regard's parameter names
+    open: Callable[[Any], Any]
+    """Open the model in its original program, for comparison with the run: a `ConvertedModel`, or for a language
+    model a `ConvertedLanguageModel`."""
+    task: str = "translation"  # Name of the task of the run
+
+
+def check_supported(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise `InputError` if Regard's Transformer does not support a setting."""
+    if value not in choices:
+        raise InputError(f"{name} {value} is not supported: choose {', '.join(choices)}")
+
+
+# The certificate of a conversion: the largest differences between the results of two programs on the same texts.
+#
+# Translation: both models receive Regard's greedy translation as a forced target, so that each step is compared on
+# the same prefix. The comparison covers log-probabilities of the tokens, logits, and the attention weights of every
+# head, (B, H, Tq, Tk). Then both programs translate without forced targets, by greedy search and by beam search. A
+# value that a program does not provide is None, and `missing` gives the reason.
+#
+# Language models: both programs continue the same prompts by greedy search. Then both read prompt and
+# continuation of Regard, and the same values are compared.
+
 
 Item = TypeVar("Item")
 SENTENCES, PROMPTS = 100, 20
@@ -45,8 +157,7 @@ BATCH_SIZE, PROMPT_BATCH_SIZE = 25, 5
 MAX_DIFFERENCE = 1e-4
 """Largest accepted difference of weights, and of logits and log-probabilities (nats) as a fraction of the largest
 logit, or of 1 if all logits are smaller: rounding errors grow with the values."""
-MASKED = 1e4
-"""Absolute value from which logits are those of forbidden tokens, which do not count as the largest logit."""
+MASKED = 1e4  # Absolute value from which logits are those of forbidden tokens, which do not count as the largest logit
 BEAM = 5
 CERTIFICATE_NAME = "certificate.json"
 DIFFERENCES = ("log_probabilities", "logits", "weights")  # Fields that contain a maximum difference
@@ -65,8 +176,7 @@ class Certificate(Result):
     weights: float | None  # Largest difference, over all layers, heads, queries and keys
     same_greedy: float  # Fraction of sentences with the same greedy translation
     same_beam: float | None  # Fraction of sentences with the same translation by beam search
-    continuation: int | None = None
-    """Number of tokens of each continuation by a language model; None for translations."""
+    continuation: int | None = None  # Number of tokens of each continuation by a language model; None for translations
     beam: int = BEAM
     limit: float = MAX_DIFFERENCE  # Largest accepted difference of logits and log-probabilities
     largest_logit: float  # Largest absolute value of the run's logits
@@ -112,9 +222,8 @@ class Certificate(Result):
 
 
 def select_texts(run: Any, texts: Sequence[str] | None, *, progress: bool = True) -> list[str]:
-    """Return the texts that a run accepts, and print how many are left out. Without texts: unseen sources of
-    the run, or prompts of a language model (`_make_prompts`). Raises `InputError` if the run accepts no
-    text."""
+    """Return the texts that a run accepts, and print how many are left out. Without texts: unseen sources of the run,
+    or prompts of a language model (`_make_prompts`). Raises `InputError` if the run accepts no text."""
     task, is_language = run.task, run.task.answers == "tokens"
     if texts is None and is_language:
         texts = _make_prompts(task, progress=progress)
@@ -163,7 +272,6 @@ def _make_prompts(task: TokenTask, *, progress: bool) -> list[str]:
 
 
 def _batches(items: Sequence[Item], size: int, program: str, *, progress: bool) -> Iterator[Sequence[Item]]:
-    """Yield batches of items, and show the progress."""
     begins = range(0, len(items), size)
     with counting_bar(f"Comparing with {program}", 0, len(begins), show=progress) as advance:
         for begin in begins:

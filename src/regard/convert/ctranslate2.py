@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.attention.blocks import STANDARD, FeedForward, Residual
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import BASE, Rotary
-from regard.convert.conversion import ExportParts, ForcedOutput, get_transformer, token_names
+from regard.convert.certificate import ExportParts, ForcedOutput, get_transformer, token_names
 from regard.convert.exportable import Exportable, Precision
 from regard.data.batch import PairBatch, collate
 from regard.data.imported_tokenizers import SentencePieceVocabulary
@@ -31,18 +31,11 @@ from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import BOS, EOS, PAD
 from regard.decoding.controls import Requirement, find_requirements, make_constraints
 from regard.decoding.search import Hypothesis, length_penalty
-from regard.decoding.translation import (
-    Candidate,
-    Search,
-    candidates,
-    length_batches,
-    longest_answer,
-    search_batch,
-)
+from regard.decoding.translation import Candidate, Search, candidates, length_batches, longest_answer, search_batch
 from regard.errors import InputError
 from regard.evaluation.scoring import token_log_probabilities
 from regard.fast.onednn import packed_logits
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.libraries import import_library, library_errors
 from regard.models.transformer import Transformer, TransformerConfig
 
@@ -108,8 +101,7 @@ def get_ctranslate2_parts(run: Exportable) -> ExportParts:
 
 
 def open_translator(folder: Path, **options: Any) -> Any:
-    """Return a `ctranslate2.Translator`. Its constructor changes the number of PyTorch's threads, which is
-    restored."""
+    """Return a `ctranslate2.Translator`. Its constructor changes the number of PyTorch's threads, which is restored."""
     import ctranslate2
 
     threads = torch.get_num_threads()
@@ -238,8 +230,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 Pair = tuple[list[int], Requirement]  # The tokens of a source, and what the controls require of its answer
 MIN_LOG_PROBABILITY = -1e30
-"""Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the
-vocabulary."""
+"""Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the vocabulary."""
 
 
 class CTranslate2Search:
@@ -283,7 +274,6 @@ class CTranslate2Search:
         return answers
 
     def _submit(self, batch: Sequence[Pair], search: Search, *, scored: bool) -> Any:
-        """Start the search for a batch of sources, and return the pending results."""
         controls, options = search.controls, {}
         if any(requirement.prefix for _, requirement in batch):
             options["target_prefix"] = [
@@ -308,7 +298,6 @@ class CTranslate2Search:
         )
 
     def _prefix_scores(self, batch: Sequence[Pair]) -> list[float]:
-        """Return the log-probability of the prefix of each source."""
         prefixes = [requirement.prefix for _, requirement in batch]
         if not any(prefixes):
             return [0.0] * len(prefixes)

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 
 from regard.attention.layer import attention_layers
-from regard.convert.exportable import EngineName, Precision
+from regard.convert.exportable import EngineName, Exportable, Precision
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError
-from regard.io.writing import check_folder, new_folder, refuse_links, remove_quietly
+from regard.io import check_folder, new_folder, refuse_links, remove_quietly
 from regard.libraries import import_library
 from regard.progress import print_status
 from regard.result import to_plain
@@ -34,7 +34,6 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard.convert.ctranslate2 import CTranslate2Search
-    from regard.convert.exportable import Exportable
     from regard.decoding.translation import Search
 
 SENTENCES, PIECES = 16, 8
@@ -99,7 +98,6 @@ class Engines:
         return opened
 
     def _check(self, search: Search, models: int, precision: Precision, *, scored: bool) -> None:
-        """Raise `InputError` if CTranslate2 does not support the search."""
         from regard.convert.ctranslate2 import get_ctranslate2_parts
 
         # Regard's own search refuses other precisions.
@@ -164,7 +162,7 @@ class Engines:
 
     def _convert(self, target: Path, precision: Precision, threads: int) -> CTranslate2Search:
         from regard.convert.ctranslate2 import CTranslate2Search, write_ctranslate2
-        from regard.convert.export import write_certificate
+        from regard.convert.exchange import write_certificate
 
         # Sentences of random tokens, because the text that the run was trained on may no longer exist.
         vocabulary = self._run.task.source_vocabulary

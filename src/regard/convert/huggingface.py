@@ -28,14 +28,14 @@ import torch
 from torch import Tensor
 
 from regard.attention.blocks import EPSILON, STANDARD
-from regard.convert.certificate import token_log_probabilities
-from regard.convert.conversion import (
+from regard.convert.certificate import (
     ExportableVocabulary,
     ExportParts,
     ForcedOutput,
     ImportedModel,
     check_supported,
     get_transformer,
+    token_log_probabilities,
     token_names,
 )
 from regard.convert.exportable import Exportable
@@ -44,24 +44,29 @@ from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
-from regard.io.reading import DamageError, damaged_file, is_file, parse_json, read_bytes, read_json, read_text
-from regard.io.writing import write_file, write_json
+from regard.io import (
+    DamageError,
+    damaged_file,
+    is_file,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_text,
+    write_file,
+    write_json,
+)
 from regard.libraries import import_library, library_errors, offline
 from regard.models.transformer import Transformer, TransformerConfig
 
 MEND = "download the folder again"
-MISSING_LOGIT = -100.0
-"""Logit of a symbol that the other program does not have: its probability is zero in float32."""
+MISSING_LOGIT = -100.0  # Logit of a symbol that the other program does not have: its probability is zero in float32
 READERS = ("query", "key", "value", "inner")
 """Regard's modules in whose weight each column belongs to a dimension of the states."""
 WRITERS = ("output", "outer", "norm")
 """Regard's modules in whose weight and bias each row belongs to a dimension of the states."""
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 ENCODER = {"self_attention": ("self_attn", "attention_residual.norm")}
-DECODER = {
-    "self_attention": ("self_attn", "self_residual.norm"),
-    "cross": ("encoder_attn", "cross_residual.norm"),
-}
+DECODER = {"self_attention": ("self_attn", "self_residual.norm"), "cross": ("encoder_attn", "cross_residual.norm")}
 """Marian's name of each attention layer, and Regard's name of its normalization."""
 FEED_FORWARD = {
     "feed_forward.inner": "fc1",
@@ -134,9 +139,8 @@ class IndexMap:
 
 
 class MarianModel:
-    """A folder with a Marian model and its tokenizer, opened by `transformers`; see `ConvertedModel`. `rows`
-    gives Marian's index of each symbol of the run's source and target vocabulary; None if the indices are
-    equal."""
+    """A folder with a Marian model and its tokenizer, opened by `transformers`; see `ConvertedModel`. `rows` gives
+    Marian's index of each symbol of the run's source and target vocabulary; None if the indices are equal."""
 
     program = "transformers"
     missing: Mapping[str, str] = {}
@@ -386,7 +390,6 @@ def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
 def _write_marian_tokenizer(
     folder: Path, source: SentencePieceVocabulary, target: SentencePieceVocabulary, longest: int
 ) -> None:
-    """Write the files of a `MarianTokenizer` with the run's token indices."""
     separate = source.symbols != target.symbols
     for name, vocabulary in (("source.spm", source), ("target.spm", target)):
         write_file(folder / name, vocabulary.model)

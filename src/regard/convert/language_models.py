@@ -17,14 +17,13 @@ import torch
 from torch import Tensor
 
 from regard.attention.layer import attention_layers
-from regard.convert.conversion import ImportedModel, check_attention, check_supported
+from regard.convert.certificate import ImportedModel, check_attention, check_supported
 from regard.convert.huggingface import MEND, get_sines_first_order, load_pretrained, quiet_transformers
 from regard.data.imported_tokenizers import SPECIAL_TOKENS, ImportedTokenizer
 from regard.data.subwords import RESERVED, SubwordVocabulary, make_tokenizer
 from regard.data.vocabulary import BLANK, UNKNOWN
 from regard.errors import InputError
-from regard.io.reading import DamageError, is_file
-from regard.io.writing import write_file, write_json
+from regard.io import DamageError, is_file, write_file, write_json
 from regard.libraries import import_library
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.progress import print_status
@@ -164,8 +163,7 @@ def read_llama_settings(config: Any) -> dict[str, Any]:
     }
 
 
-ROPE = {"rope_type": "default", "partial_rotary_factor": 1.0}
-"""Settings of rotary positions that Regard requires."""
+ROPE = {"rope_type": "default", "partial_rotary_factor": 1.0}  # Settings of rotary positions that Regard requires
 
 
 def import_gpt2(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -247,8 +245,7 @@ class Family(NamedTuple):
 
 GPT2_FAMILY = Family(read_gpt2_settings, import_gpt2, export_gpt2)
 LLAMA_FAMILY = Family(read_llama_settings, import_llama, export_llama)
-FAMILIES = {"gpt2": GPT2_FAMILY, **dict.fromkeys(LLAMA_TYPES, LLAMA_FAMILY)}
-"""Family of each supported model type."""
+FAMILIES = {"gpt2": GPT2_FAMILY, **dict.fromkeys(LLAMA_TYPES, LLAMA_FAMILY)}  # Family of each supported model type
 
 
 TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("tokenizer.model",))
@@ -356,7 +353,6 @@ def load_language_model(folder: Path) -> tuple[Any, Any]:
 
 
 def _read_tokenizer(folder: Path, tokenizer: Any, size: int) -> ImportedTokenizer:
-    """Return a tokenizer of transformers for a model with `size` outputs."""
     if size > MAX_VOCABULARY:
         raise InputError(f"vocab_size {size:,} is too large: Regard supports up to {MAX_VOCABULARY:,}")
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -391,8 +387,7 @@ REQUIRED: dict[str, dict[str, tuple[Any, ...]]] = {
     "Llama": {"pre_norm": (True,), "embedding_positions": ("rotary",), "activation": ("swiglu",)},
 }
 """Flags that models of each form require."""
-NO_TOKEN = "<unknown>"
-"""Text of an unknown token in the tokenizer of a task without such a token, where it is an error."""
+NO_TOKEN = "<unknown>"  # Text of an unknown token in the tokenizer of a task without such a token, where it is an error
 
 
 def check_language_model(run: Any) -> Family:
@@ -548,7 +543,6 @@ def _text_tokenizer(vocabulary: SubwordVocabulary) -> str:
 
 
 def _task_tokenizer(task: TokenTask) -> str:
-    """Return the JSON of a tokenizer for a task without text, such as induction."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     indices = {token: index for index, token in enumerate(task.vocabulary)}

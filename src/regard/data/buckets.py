@@ -24,8 +24,17 @@ from regard.data.tokenization import tokenize
 from regard.data.vocabulary import PAD
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError, plural
-from regard.io.reading import DamageError, add_digest, check_file, damaged_file, is_file, is_folder, read_stored
-from regard.io.writing import new_folder, write_json
+from regard.io import (
+    DamageError,
+    add_digest,
+    check_file,
+    damaged_file,
+    is_file,
+    is_folder,
+    new_folder,
+    read_stored,
+    write_json,
+)
 from regard.progress import reading_bar
 
 # Word alignments of a corpus that guide an attention head during training (Garg et al. 2019).

@@ -20,7 +20,7 @@ from regard.arguments import Limits, check_fields
 from regard.data.parallel import SKIP_REASONS, ParallelText
 from regard.data.tokenization import find_script
 from regard.errors import InputError, plural
-from regard.io.writing import check_folder, new_folder
+from regard.io import check_folder, new_folder
 from regard.progress import reading_bar
 from regard.result import Result
 

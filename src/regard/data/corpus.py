@@ -30,8 +30,7 @@ from regard.data.unknown_tokens import UnknownCount, UnknownShares
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, is_blank
 from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, plural, shorten
-from regard.io.reading import DamageError, add_digest, check_file, damaged_file, read_stored
-from regard.io.writing import new_folder, write_json
+from regard.io import DamageError, add_digest, check_file, damaged_file, new_folder, read_stored, write_json
 from regard.machine import available_cores
 
 BOUND = np.dtype("<i8")

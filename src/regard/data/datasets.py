@@ -13,9 +13,7 @@ from regard.arguments import public
 from regard.data.parallel import PairCounts, PairSource, TextDigest, check_files
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError, MachineError, plural, unknown_choice
-from regard.io.locking import hold_lock
-from regard.io.reading import canonical_json, is_folder
-from regard.io.writing import check_folder, refuse_links
+from regard.io import canonical_json, check_folder, hold_lock, is_folder, refuse_links
 from regard.libraries import check_hub_name, import_library, library_errors, offline
 from regard.progress import print_status
 

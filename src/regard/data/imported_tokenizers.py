@@ -20,7 +20,7 @@ from regard.data.subwords import FAILURE, REMEDY, Index, make_tokenizer
 from regard.data.tokenization import Span
 from regard.data.vocabulary import BLANK, SPECIAL, SymbolVocabulary, replace_surrogates
 from regard.errors import InputError, RegardError
-from regard.io.reading import DamageError, convert_json, parse_json
+from regard.io import DamageError, convert_json, parse_json
 from regard.libraries import import_library, library_errors
 
 MARK = '{"sentencepiece":'  # The first characters of the JSON of a SentencePiece vocabulary

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError, plural
-from regard.io.reading import check_file, is_file, is_folder
+from regard.io import check_file, is_file, is_folder
 
 SKIP_REASONS = {  # Description of each reason for skipping a pair
     "empty": "with an empty side",

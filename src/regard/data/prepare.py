@@ -45,18 +45,20 @@ from regard.data.subwords import (
 )
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
-from regard.io.locking import build_once
-from regard.io.reading import (
+from regard.io import (
     DamageError,
     add_digest,
+    build_once,
     damaged_file,
     is_file,
+    make_folder,
     read_bytes,
     read_json,
     read_stored,
     read_text,
+    remove_quietly,
+    write_json,
 )
-from regard.io.writing import make_folder, remove_quietly, write_json
 from regard.progress import preparing_bar, print_status, reading_bar
 
 REMEDY = "delete the file to prepare the text again"

@@ -33,7 +33,7 @@ from regard.data.vocabulary import (
     replace_surrogates,
 )
 from regard.errors import InputError, RegardError, shorten
-from regard.io.reading import DamageError, convert_json, parse_json
+from regard.io import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
 
 Normalization = Literal["nfkc", "quotes"]

@@ -24,9 +24,7 @@ from regard.data.prepare import REMEDY, short_digest
 from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
-from regard.io.locking import build_once
-from regard.io.reading import damaged_file, is_file, read_json
-from regard.io.writing import new_folder, write_json
+from regard.io import build_once, damaged_file, is_file, new_folder, read_json, write_json
 from regard.progress import print_status, reading_bar
 
 LINES = 10_000

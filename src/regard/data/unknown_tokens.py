@@ -9,8 +9,7 @@ import numpy as np
 
 from regard.data.vocabulary import UNKNOWN, Vocabulary
 from regard.errors import InputError
-from regard.io.reading import is_file, read_json
-from regard.io.writing import write_json
+from regard.io import is_file, read_json, write_json
 
 WARNING_SHARE = 0.1
 """Fraction of unknown tokens above which a warning is printed, because the text may have a different language

@@ -23,7 +23,7 @@ import numpy as np
 from regard.arguments import public
 from regard.data.tokenization import Span, Tokenizer, Unit, word_ids, word_spans
 from regard.errors import InputError, plural, shorten
-from regard.io.reading import read_text
+from regard.io import read_text
 
 Link = tuple[int, int]  # A link: the indices of a source word and a target word
 Heuristic = Literal["intersection", "union", "grow-diag-final"]

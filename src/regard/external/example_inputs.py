@@ -27,7 +27,7 @@ from regard.external.adapters import (
     Seq2SeqAdapter,
 )
 from regard.external.model_input import ImageProcessor, ModelInput
-from regard.io.reading import is_file, read_text
+from regard.io import is_file, read_text
 
 CARD = "README.md"
 MAX_HEADER = 100_000

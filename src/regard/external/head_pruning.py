@@ -32,7 +32,7 @@ from regard.external.shrinking import (
     shrink,
 )
 from regard.interpret.importance import Pruned, prune_heads
-from regard.io.writing import new_folder, write_file
+from regard.io import new_folder, write_file
 from regard.result import to_plain
 from regard.viz.subject import Layer
 

@@ -28,10 +28,9 @@ from regard.external.adapters import (
 from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.model import ExternalModel
 from regard.external.model_input import ImageProcessor, TextEncoder, as_inputs, load_image_processor
-from regard.io.reading import is_file, is_folder
+from regard.io import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
-from regard.training.run_folder import is_run_folder
-from regard.training.tensor_file import warn_not_finite
+from regard.training.run_folder import is_run_folder, warn_not_finite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.activations.modules import find_device, parameter_names
 from regard.activations.token_labels import TokenLabeler
 from regard.errors import InputError, shorten
-from regard.io.reading import damaged_file, is_file, read_json
+from regard.io import damaged_file, is_file, read_json
 from regard.libraries import library_errors
 
 TARGET_SEPARATOR = " ||| "

@@ -1,6 +1,6 @@
 """Fused updates of Adam and of the moving average of parameters.
 
-Replaces `torch.optim.AdamW` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
+Replaces `torch.optim.AdamW` in `training.checkpoint`, and `torch.lerp` in `TrainingState.update_average`.
 Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, which takes 0.9 s of the 1.2 s of a
   training run of Counting. For small models, the other operations of the optimizer take half as long as the
   update itself (docs/dev/benchmarks.md, "The primer's tasks").

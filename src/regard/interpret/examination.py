@@ -50,7 +50,7 @@ from regard.interpret.estimates import (
 from regard.interpret.importance import HeadImportance, head_importance, importance_by_layer
 from regard.interpret.needs import Need, find_needs, inputs_needed
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
-from regard.io.writing import write_file, write_json
+from regard.io import write_file, write_json
 from regard.result import Result, percent, plain_table, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.training.run_folder import RunFolder

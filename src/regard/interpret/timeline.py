@@ -46,7 +46,7 @@ from regard.attention.names import short_name
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.evaluation.accuracy import output_losses
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.result import Result, plain_table, signed, to_plain
 from regard.streams import make_generator
 from regard.tasks.pairs import alignment_mask

@@ -17,36 +17,28 @@ import msgspec
 
 from regard.arguments import public
 from regard.data.markup import UNIT
-from regard.data.tokenization import Span, TokenizedText, is_whole, tokenize, word_spans
-from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN
-from regard.data.word_alignment import Symmetrization, format_moses, links_from_weights, symmetrize
+from regard.data.tokenization import Span, TokenizedText, Unit, is_whole, tokenize, word_spans
+from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN, Vocabulary
+from regard.data.word_alignment import Link, Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
 from regard.interpret.alignment import (
     AligningHeads,
+    AlignmentChoice,
     By,
     KeptHeads,
-    all_weights,
-    choose_heads,
-    combine_heads,
     cross_attention_heads,
     extract_links,
     word_weights,
 )
-from regard.io.reading import DamageError, convert_json, damaged_file
+from regard.io import DamageError, convert_json, damaged_file
 from regard.result import Result, to_plain
 from regard.training.objective import HEAD, guided_layer
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.data.tokenization import Unit
-    from regard.data.vocabulary import Vocabulary
-    from regard.data.word_alignment import Link, WordAlignment
     from regard.decoding.translation import Candidate, Search
-    from regard.interpret.alignment import AlignmentChoice, Head
-    from regard.models.base import Seq2Seq
-    from regard.tasks.pairs import SequenceTask
-    from regard.training.run_folder import RunFolder
+    from regard.interpret.alignment import AlignmentChoice
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
@@ -101,41 +93,37 @@ class _Choice(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Aligner:
-    """Word aligner: a model, the vocabularies of its task, and the folder that stores the alignment heads."""
+    """Word aligner of a `SequenceRun`, whose folder stores the alignment heads."""
 
-    model: Seq2Seq
-    task: SequenceTask
-    files: RunFolder
-    step: int
-    guided: bool = False
-    """Whether a head was trained with an alignment loss."""
+    run: Any
 
     @property
     def unit(self) -> Unit:
-        return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
+        return "pieces" if self.run.task.source_vocabulary.unit == "characters" else "words"
 
     def kept(self) -> KeptHeads | None:
         """Return the chosen heads, else the head that was trained with an alignment loss, else None.
 
         Raises `InputError` if the stored choice is damaged.
         """
-        if (content := self.files.read_derived(FILE, MEND)) is not None:
+        run = self.run
+        if (content := run.files.read_derived(FILE, MEND)) is not None:
             try:
                 choice = convert_json(content, _Choice)
             except DamageError as error:
-                raise damaged_file(self.files.path / FILE, error, MEND) from error
+                raise damaged_file(run.folder / FILE, error, MEND) from error
             writing, *of_ways = (
                 AligningHeads(heads=tuple(stored.heads), shifted=stored.shifted)
                 for stored in (choice.writing, *choice.ways.values())
             )
             ways = dict(zip(choice.ways, of_ways, strict=True))
             named = {head for heads in (writing, *of_ways) for head in heads.heads}
-            fits = choice.step == self.step and named <= set(cross_attention_heads(self.model))
+            fits = choice.step == run.step and named <= set(cross_attention_heads(run.model))
             if fits and choice.best in ways:
                 return KeptHeads(best=choice.best, ways=ways, writing=writing)
-        if not self.guided:
+        if not run.guided:
             return None
-        head = AligningHeads(heads=((guided_layer(self.model), HEAD),), shifted=False)
+        head = AligningHeads(heads=((guided_layer(run.model), HEAD),), shifted=False)
         return KeptHeads(best="head", ways={"head": head}, writing=head)
 
     def heads(self, by: By | None = None) -> AligningHeads:
@@ -145,24 +133,24 @@ class Aligner:
             return kept.ways[by or kept.best]
         if by in ("head", "set"):
             raise InputError(
-                f"run {str(self.files.path)!r} has no chosen alignment heads: choose them with `regard align "
+                f"run {self.run.where!r} has no chosen alignment heads: choose them with `regard align "
                 f"RUN SOURCE TARGET --links LINKS`, or leave out --by {by}"
             )
-        return AligningHeads(heads=tuple(cross_attention_heads(self.model)), shifted=False)
+        return AligningHeads(heads=tuple(cross_attention_heads(self.run.model)), shifted=False)
 
     def align(
         self, pairs: Sequence[tuple[str, str]], by: By | None = None, unit: Unit | None = None
     ) -> list[LinkedPair]:
         """Return the links of sentence pairs; see `SequenceRun.align`."""
         heads, unit = self.heads(by), unit or self.unit
-        source, target = self.task.source_vocabulary, self.task.target_vocabulary
+        source, target = self.run.task.source_vocabulary, self.run.task.target_vocabulary
         cuts = [(tokenize(text, source, unit), tokenize(answer, target, unit)) for text, answer in pairs]
         # Batches of pairs with similar lengths need less padding.
         order = sorted(range(len(cuts)), key=lambda index: len(cuts[index][1].indices))
         linked: list[LinkedPair | None] = [None] * len(cuts)
-        weights = word_weights(self.model, [cuts[index] for index in order], heads.heads)
+        weights = word_weights(self.run.model, [cuts[index] for index in order], heads.heads)
         for index, pair_weights in zip(order, weights, strict=True):
-            linked[index] = _link(*cuts[index], pair_weights[int(heads.shifted)].mean(0), heads.name)
+            linked[index] = link_words(*cuts[index], pair_weights[int(heads.shifted)].mean(0), heads.name)
         return [pair for pair in linked if pair is not None]
 
     def keep(self, choice: AlignmentChoice) -> None:
@@ -170,78 +158,31 @@ class Aligner:
         report = {name: to_plain(value) for name, value in choice.json().items() if name in ("against", "found")}
         content = {
             "format": FORMAT,
-            "step": self.step,
+            "step": self.run.step,
             "best": choice.best,
             "ways": {way: to_plain(heads) for way, heads in choice.ways.items()},
             "writing": to_plain(choice.writing),
             "report": report,
         }
-        self.files.write_derived(FILE, content)
-
-    def choose(
-        self,
-        pairs: Sequence[tuple[str, str]],
-        known: Sequence[WordAlignment],
-        *,
-        against: str,
-        reverse: Aligner | None = None,
-        others: dict[str, Sequence[frozenset[Link]]] | None = None,
-        unit: Unit | None = None,
-        keep: bool = True,
-        seed: int = 0,
-    ) -> AlignmentChoice:
-        """Choose the heads for alignment, store them, and return their error rates.
-
-        See `SequenceRun.choose_alignment`.
-        """
-        unit, turned = unit or self.unit, [(target, source) for source, target in pairs]
-        if reverse is not None:
-            turned_links = [links.turned() for links in known]
-            reverse.choose(turned, turned_links, against=against, unit=unit, keep=keep, seed=seed)
-        vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
-        cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
-        for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
-            links.check(len(source.spans), len(target.spans), f"pair {number}")
-        heads: list[Head] = cross_attention_heads(self.model)
-
-        def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-            """Return the links of the methods in `others` for some pairs, and the combined links of both
-            directions."""
-            compared: dict[str, Sequence[frozenset[Link]]] = {}
-            compared.update({name: [links[index] for index in indices] for name, links in (others or {}).items()})
-            if reverse is None:
-                return compared
-            forward = [
-                _link(*cuts[index], combine_heads(weights[index], heads, chosen), chosen.name) for index in indices
-            ]
-            backward = reverse.align([turned[index] for index in indices], unit=unit)
-            for method in SYMMETRISATIONS:
-                both = self.combine_directions(forward, backward, method)
-                compared[f"both: {method}"] = [frozenset(pair.links) for pair in both]
-            return compared
-
-        choice = choose_heads(weights, heads, known, against=against, beside=compare, seed=seed)
-        if keep:
-            self.keep(choice)
-        return choice
-
-    @staticmethod
-    def combine_directions(
-        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], method: Symmetrization
-    ) -> list[LinkedPair]:
-        """Return pairs with the combined links of both directions. `backward` has the pairs (target, source)."""
-        pairs = []
-        for pair, reverse in zip(forward, backward, strict=True):
-            if method == "product":
-                links = links_from_weights(pair.weights, reverse.weights)
-            else:
-                turned = frozenset((source, target) for target, source in reverse.links)
-                links = symmetrize(frozenset(pair.links), turned, method)
-            pairs.append(dataclasses.replace(pair, links=sorted(links)))
-        return pairs
+        self.run.files.write_derived(FILE, content)
 
 
-def _link(source: TokenizedText, target: TokenizedText, weights: np.ndarray, heads: str) -> LinkedPair:
+def combine_directions(
+    forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], method: Symmetrization
+) -> list[LinkedPair]:
+    """Return pairs with the combined links of both directions. `backward` has the pairs (target, source)."""
+    pairs = []
+    for pair, reverse in zip(forward, backward, strict=True):
+        if method == "product":
+            links = links_from_weights(pair.weights, reverse.weights)
+        else:
+            turned = frozenset((source, target) for target, source in reverse.links)
+            links = symmetrize(frozenset(pair.links), turned, method)
+        pairs.append(dataclasses.replace(pair, links=sorted(links)))
+    return pairs
+
+
+def link_words(source: TokenizedText, target: TokenizedText, weights: np.ndarray, heads: str) -> LinkedPair:
     return LinkedPair(
         source=source.words,
         target=target.words,
@@ -263,7 +204,7 @@ def replace_unknown(
     A word with the unknown symbol is replaced by the source word that gets the largest weight of the alignment
     heads when the model writes the symbol. The tokens of the answers do not change.
     """
-    heads, source = aligner.heads(), aligner.task.source_vocabulary
+    heads, source = aligner.heads(), aligner.run.task.source_vocabulary
 
     def pieces(tokens: list[int]) -> TokenizedText:
         return TokenizedText("", tokens, list(range(len(tokens))), [(0, 0)] * len(tokens))
@@ -274,7 +215,7 @@ def replace_unknown(
         for candidate in ranked
         if UNKNOWN in candidate.tokens
     ]
-    weights = zip(pairs, word_weights(aligner.model, pairs, heads.heads), strict=True) if pairs else iter(())
+    weights = zip(pairs, word_weights(aligner.run.model, pairs, heads.heads), strict=True) if pairs else iter(())
 
     def replaced(candidate: Candidate) -> Candidate:
         if UNKNOWN not in candidate.tokens:
@@ -285,7 +226,7 @@ def replace_unknown(
         aligned = (words.words[best[step]] for step in steps)
         # Without the punctuation around a word, unless it consists of punctuation.
         aligned = (re.sub(r"^\W+|\W+$", "", word) or word for word in aligned)
-        return dataclasses.replace(candidate, text=_fill(candidate.text, aligned, aligner.task.target_vocabulary))
+        return dataclasses.replace(candidate, text=_fill(candidate.text, aligned, aligner.run.task.target_vocabulary))
 
     return [[replaced(candidate) for candidate in ranked] for ranked in answers]
 
@@ -313,8 +254,7 @@ def _fill(text: str, words: Iterator[str], vocabulary: Vocabulary) -> str:
 # source term are replaced: the answer up to these words and the translation become the prefix of the next search,
 # from the first to the last term.
 
-Term = tuple[Span, str]
-"""The span of a source term in its text, and its translation."""
+Term = tuple[Span, str]  # The span of a source term in its text, and its translation
 MIN_WEIGHT = 0.3
 """Smallest weight of a word on a source term that it translates. Models that attend to no word have no places."""
 SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f]\\W*$")
@@ -325,17 +265,14 @@ class _Item:
     """A text with terms, and its answers so far."""
 
     text: str
-    waiting: list[Term]
-    """Terms that have no place yet."""
+    waiting: list[Term]  # Terms that have no place yet
     prefix: str
     answers: list[Candidate]
     repeat: tuple[str, str] = ("", "")
     """The last word that was replaced, and what followed it. If the model writes this word again after the
     translation, the prefix is continued by what followed."""
-    placed: str = "\0"
-    """The last translation that was placed."""
-    failed: bool = False
-    """Whether a translation has no place."""
+    placed: str = "\0"  # The last translation that was placed
+    failed: bool = False  # Whether a translation has no place
 
 
 def place_terms(
@@ -351,8 +288,8 @@ def place_terms(
     for texts in whose answers no words are aligned to a source term; `misplaced` then names the translations that
     stand elsewhere.
     """
-    controls, vocabulary = search.controls, aligner.task.target_vocabulary
-    most = min(controls.max_length or aligner.task.longest_target, aligner.task.longest_target)
+    controls, vocabulary = search.controls, aligner.run.task.target_vocabulary
+    most = min(controls.max_length or aligner.run.task.longest_target, aligner.run.task.longest_target)
     most -= sum(len(vocabulary.encode(term)) for term in controls.terms)
     items = [
         _Item(text, controls.translations(text), prefix, ranked)
@@ -386,7 +323,7 @@ Words = list[tuple[Span, list[tuple[Span, float, bool]]]]
 
 def _linked_words(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[Words]:
     """Return the words of each answer with the source words."""
-    source, target = aligner.task.source_vocabulary, aligner.task.target_vocabulary
+    source, target = aligner.run.task.source_vocabulary, aligner.run.task.target_vocabulary
     result = []
     for (text, answer), pair in zip(pairs, aligner.align(pairs, unit=UNIT), strict=True):
         spans = word_spans(text, UNIT, source.offsets(text))

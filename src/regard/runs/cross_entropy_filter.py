@@ -21,11 +21,7 @@ def dual_score(forward: float, backward: float) -> float:
 
 
 def dual_scores(
-    pairs: Sequence[tuple[str, str]],
-    forward: SequenceRun,
-    backward: SequenceRun | None = None,
-    *,
-    batchsize: int = 64,
+    pairs: Sequence[tuple[str, str]], forward: SequenceRun, backward: SequenceRun | None = None, *, batchsize: int = 64
 ) -> list[float | None]:
     """Return the dual score of each pair, in order, or None for a pair that is too long for a model.
 

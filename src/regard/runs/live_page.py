@@ -21,14 +21,14 @@ from regard.arguments import public
 from regard.data.batch import PairBatch, collate, read_source
 from regard.data.vocabulary import CharacterVocabulary, WordVocabulary
 from regard.errors import InputError
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.models.base import ModelConfig
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.recurrent import RecurrentSeq2Seq
 from regard.models.transformer import Transformer
-from regard.runs.answer_run import AnswerRun
-from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
+from regard.runs.sequence_run import PairRun
+from regard.runs.tensor_run import AnswerRun
 from regard.streams import make_generator
 from regard.tasks.counting import Counting, Difference, Signal, Signal2
 from regard.viz.attention_map import check_extension
@@ -36,13 +36,10 @@ from regard.viz.page import VIEW, bundle_modules, map_data
 
 # Parameters of a model as short text, for pages that compute the model's answers.
 
-FORBIDDEN = (0, 10, 13, 60)
-"""Codes of characters that HTML replaces or that could end a script."""
+FORBIDDEN = (0, 10, 13, 60)  # Codes of characters that HTML replaces or that could end a script
 FIRST_STEP = 2.0**-20
-TRIES = 8
-"""Steps that are tried."""
-CLOSE, AIM = 0.85, 0.95
-"""Fraction of the tolerance that ends the search, and the target for the next step."""
+TRIES = 8  # Steps that are tried
+CLOSE, AIM = 0.85, 0.95  # Fraction of the tolerance that ends the search, and the target for the next step
 MOST = 2.0**30
 """Largest multiple, stored as a signed 4-byte integer. Finer steps do not change float32 values of this size."""
 
@@ -97,15 +94,11 @@ def text_of_bytes(content: bytes) -> str:
 
 
 MAX_PARAMETERS = 1_000_000
-MAX_STEPS = 512
-"""Length of the longest input that a page answers."""
-SAMPLES = 200
-"""Number of inputs on which the effect of rounding the parameters is measured."""
-RANDOM_INPUTS = 50
-"""Number of these inputs that are stored in a page as random inputs."""
+MAX_STEPS = 512  # Length of the longest input that a page answers
+SAMPLES = 200  # Number of inputs on which the effect of rounding the parameters is measured
+RANDOM_INPUTS = 50  # Number of these inputs that are stored in a page as random inputs
 TOLERANCE = 9e-5
-"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in a different
-order."""
+"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in a different order."""
 WITHOUT = ("importance", "roles", "search", "values")
 """Buttons of the explorer that a page without a server does not support."""
 LEAST_STEPS = {"counting": 2000, "difference": 4000}
@@ -121,7 +114,7 @@ def live_data(run: AnyRun) -> dict[str, Any]:
     """
     if (reason := _unsupported(run)) is not None:
         raise InputError(f"{run.where!r} has no live page: {reason}; regard show {run.where} serves it")
-    inputs, logits = _samples(run)
+    inputs, logits, task, seen = _of_answer_run(run) if isinstance(run, AnswerRun) else _of_pair_run(run)
     parameters, change = pack_parameters(run.model, logits, tolerance=TOLERANCE)
     attention = map_data(run.attend(inputs[0]["source"]))
     layers = [{name: layer[name] for name in ("name", "title", "kind")} for layer in attention["layers"]]
@@ -130,11 +123,11 @@ def live_data(run: AnyRun) -> dict[str, Any]:
         "about": {**run.about(), "where": run.where, **page},
         "kind": MODELS[type(run.model)],
         "config": asdict(run.config.model),
-        "task": _task(run),
+        "task": task,
         "layers": layers,
         "opens": attention["opens"],
         "head": attention["head"],
-        "seen": _seen(run),
+        "seen": seen,
         "samples": inputs[:RANDOM_INPUTS],
         "parameters": parameters,
         "change": change,
@@ -166,65 +159,43 @@ def _unsupported(run: AnyRun) -> str | None:
     return None
 
 
-def _samples(run: AnyRun) -> tuple[list[dict[str, Any]], Callable[[], list[Tensor]]]:
-    """Return random inputs as `Known` of `live/tasks.js`, and a function that computes the logits of their
-    answers."""
-    model = run.model.eval()
-    if isinstance(run, AnswerRun):
-        vary_len = run.config.training.vary_len
-        batch = run.task.sample(SAMPLES, make_generator(0, "sample"), vary_len=vary_len)
-        first = run.draw(seed=0)
-        texts = [first, *(run.task.render(row) for row in batch.inputs)]
-        known = [{"source": text, "target": "", "alignment": []} for text in texts]
-        return known, partial(_call, lambda: [model(batch.inputs, batch.mask)])
-    assert isinstance(run, PairRun)
-    pairs = list(run.unseen(SAMPLES, 0))
-    known = [pair._asdict() for pair in pairs]
+Described = tuple[list[dict[str, Any]], Callable[[], list[Tensor]], dict[str, Any], list[int]]
+"""Random inputs as `Known` of `live/tasks.js`, a function that computes the logits of their answers, the task as
+`LetterTask` or `PairTask`, and the minimum and maximum lengths of training inputs, without signals."""
+
+
+def _of_answer_run(run: AnswerRun) -> Described:
+    task, vary_len, model = run.task, run.config.training.vary_len, run.model.eval()
+    batch = task.sample(SAMPLES, make_generator(0, "sample"), vary_len=vary_len)
+    texts = [run.draw(seed=0), *(task.render(row) for row in batch.inputs)]
+    known = [{"source": text, "target": "", "alignment": []} for text in texts]
+    names = ("name", "vocabulary", "signals", "outputs", "classes", "accepts")
+    described = {**{name: getattr(task, name) for name in names}, "max_len": run.max_len}
+    logits = partial(_call, lambda: [model(batch.inputs, batch.mask)])
+    return known, logits, described, [1 if vary_len else run.max_len, run.max_len]
+
+
+def _of_pair_run(run: Any) -> Described:
+    task, model, pairs = run.task, run.model.eval(), list(run.unseen(SAMPLES, 0))
     sources = [pair.source for pair in pairs]
-    targets = list(map(run.task.target_vocabulary.encode, run.translate(sources)))
-    pair_batch = PairBatch(read_source(sources, run.task.source_vocabulary), collate(targets))
-    arguments = (pair_batch.source, pair_batch.source_mask, pair_batch.target_in)
-    return known, partial(_call, lambda: [model(*arguments)])
+    targets = list(map(task.target_vocabulary.encode, run.translate(sources)))
+    batch = PairBatch(read_source(sources, task.source_vocabulary), collate(targets))
+    described = {
+        "name": run.name,
+        "source": task.source_vocabulary.symbols,
+        "target": task.target_vocabulary.symbols,
+        "max_len": task.max_source,
+        "most_source": min(task.longest_source, MAX_STEPS),
+        "most_target": min(task.longest_target, MAX_STEPS),
+        "unit": task.source_vocabulary.unit,
+    }
+    logits = partial(_call, lambda: [model(batch.source, batch.source_mask, batch.target_in)])
+    return [pair._asdict() for pair in pairs], logits, described, [1, run.longest_seen]
 
 
 @torch.inference_mode()
 def _call(compute: Callable[[], list[Tensor]]) -> list[Tensor]:
     return compute()
-
-
-def _task(run: AnyRun) -> dict[str, Any]:
-    """Return the task as `LetterTask` or `PairTask` of `live/tasks.js`."""
-    if isinstance(run, AnswerRun):
-        task = run.task
-        return {
-            "name": task.name,
-            "vocabulary": task.vocabulary,
-            "signals": task.signals,
-            "max_len": run.max_len,
-            "outputs": task.outputs,
-            "classes": task.classes,
-            "accepts": task.accepts,
-        }
-    assert isinstance(run, PairRun)
-    source, target = run.task.source_vocabulary, run.task.target_vocabulary
-    assert isinstance(source, CharacterVocabulary) and isinstance(target, CharacterVocabulary)
-    return {
-        "name": run.name,
-        "source": source.symbols,
-        "target": target.symbols,
-        "max_len": run.task.max_source,
-        "most_source": min(run.task.longest_source, MAX_STEPS),
-        "most_target": min(run.task.longest_target, MAX_STEPS),
-        "unit": source.unit,
-    }
-
-
-def _seen(run: AnyRun) -> list[int]:
-    """Return the minimum and maximum lengths of training inputs, without signals."""
-    if isinstance(run, AnswerRun):
-        return [1 if run.config.training.vary_len else run.max_len, run.max_len]
-    assert isinstance(run, PairRun)
-    return [1, run.longest_seen]
 
 
 def _training(run: AnyRun) -> dict[str, Any] | None:
@@ -275,7 +246,8 @@ def live_page(run: AnyRun) -> str:
     worker = "" if data["training"] is None else bundle_modules(_module, "js/live/worker.js")
     loader, code = bundle_modules(_module, "js/live/loader.js"), bundle_modules(_module, "live.js")
     packed = zlib.compress(code.encode(), 9)
-    hashes = " ".join(map(_hash, (loader, code)))
+    digests = (hashlib.sha256(script.encode()).digest() for script in (loader, code))
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     sources = f"script-src {hashes}; style-src 'unsafe-inline'; img-src data:; worker-src blob:"
     policy = f"default-src 'none'; {sources}"
     plain = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
@@ -304,15 +276,10 @@ def live_page(run: AnyRun) -> str:
 
 
 def _module(name: str) -> Traversable:
-    """Return the file of a JavaScript module; the module for server requests is replaced by the model in the
-    page."""
+    """Return the file of a JavaScript module; the module for server requests is replaced by the model in the page."""
     if name == "ask.js":
         return PAGE / "live-ask.js"
     return VIEW / name.removeprefix("js/") if name.startswith("js/") else PAGE / name
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _text(name: str) -> str:

@@ -14,21 +14,16 @@ from regard.arguments import public
 from regard.errors import InputError
 from regard.tasks.text import Text
 from regard.training.building import build_model, load_weights
-from regard.training.run_folder import find_run
-from regard.training.tensor_file import warn_not_finite
+from regard.training.run_folder import RunFolder, find_run, warn_not_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from regard.runs.answer_run import AnswerRun
-    from regard.runs.language_run import LanguageRun
-    from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
-    from regard.runs.sequence_run import SequenceRun
-    from regard.runs.translation_run import TranslationRun
+    from regard.runs.sequence_run import PairRun, SequenceRun, TranslationRun
+    from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
-    from regard.training.run_folder import RunFolder
 
 SAVEPATH = "models"
 Result = TypeVar("Result")
@@ -37,11 +32,11 @@ PairTask = Literal["copy", "reverse", "sort", "dates", "phrases"]
 TextTask = Literal["translation"]
 LanguageTask = Literal["induction", "mqar", "modular", "regression", "selective-copy", "parity", "dyck", "text"]
 RUN_CLASSES = {
-    ("numbers", True): "answer_run:AnswerRun",
-    ("text", True): "pair_run:PairRun",
-    ("text", False): "translation_run:TranslationRun",
-    ("tokens", True): "language_run:LanguageRun",
-    ("tokens", False): "language_run:LanguageRun",
+    ("numbers", True): "tensor_run:AnswerRun",
+    ("text", True): "sequence_run:PairRun",
+    ("text", False): "sequence_run:TranslationRun",
+    ("tokens", True): "tensor_run:LanguageRun",
+    ("tokens", False): "tensor_run:LanguageRun",
 }
 """Module and class of a run, by the form of the task's answers and by whether the task generates its samples."""
 
@@ -70,13 +65,12 @@ def load(
 ) -> AnyRun:
     """Load a run by its folder, or by its task's name under `savepath`.
 
-    Translation models are moved to a GPU if one is available. Other models are too small to run faster on a
-    GPU.
+    Translation models are moved to a GPU if one is available. Other models are too small to run faster on a GPU.
 
-    `trust_code`: execute the custom code of the run (a task file, a model, a score), even if you have not
-    trained with that code here. `trust_edited`: use a run whose files do not match their digests, and report
-    the differences on standard error. Raises `InputError` for a run that is missing or damaged, or that needs
-    `trust_code` or `trust_edited`. Nothing is unpickled.
+    `trust_code`: execute the custom code of the run (a task file, a model, a score), even if you have not trained with
+    that code here. `trust_edited`: use a run whose files do not match their digests, and report the differences on
+    standard error. Raises `InputError` for a run that is missing or damaged, or that needs `trust_code` or
+    `trust_edited`. Nothing is unpickled.
 
         run = regard.load("signal2")
         run.attend("BCCCBAABACCCA")

@@ -8,28 +8,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-import torch
 from torch import Tensor
 
 from regard.activations.components import Components, find_components
-from regard.arguments import check_value, public
+from regard.arguments import public
 from regard.attention.layer import attention_layers, find_layer
 from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.attention.names import short_name
 from regard.errors import InputError, unknown_choice
-from regard.interpret.linear_pass import own_forward_pass
 from regard.result import Result, percent, to_plain
 from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots
-from regard.training.config import ModelPart, TaskPart, changed_config
+from regard.training.config import ModelPart, RunConfig, TaskPart, changed_config
 from regard.training.run_folder import RunFolder
-from regard.viz.attention_map import Playback, attach_original
+from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.maps import layer_kind
-from regard.viz.subject import Layer, Patchable, Traits
+from regard.viz.subject import ForwardPass, Layer, Patchable, ProbeInput, Traits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,13 +39,9 @@ if TYPE_CHECKING:
     from regard.interpret.single_heads import HeadSamples
     from regard.models.base import TaskModel
     from regard.tasks.base import AnyTask
-    from regard.training.config import RunConfig
-    from regard.viz.attention_map import AttentionMap
-    from regard.viz.subject import ForwardPass, ProbeInput
     from regard.viz.widget import AttentionWidget
 
-MOST_POINTS = 300
-"""Largest number of points of the loss curve of a playback."""
+MOST_POINTS = 300  # Largest number of points of the loss curve of a playback
 
 
 @public
@@ -227,8 +221,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def view(self, input: str | None = None, *, seed: int = 0) -> AttentionWidget:
         """Return a notebook widget that shows the attention map for an input and explains each weight.
 
-        If `input` is None, a random input is generated with `seed`. Raises `InputError` if anywidget is not
-        installed.
+        If `input` is None, a random input is generated with `seed`. Raises `InputError` if anywidget is not installed.
         """
         from regard.viz.widget import view
 
@@ -290,7 +283,6 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         """Return the attention map for one input at each snapshot; raises `InputError` without snapshots."""
 
     def _play_back(self, attend: Callable[[Any], AttentionMap]) -> Playback:
-        """Return the result of `attend` for the model of each snapshot, and the loss curve."""
         model, steps, frames = copy.deepcopy(self.model), [], []
         for step in load_snapshots(self.files, model):
             steps.append(step)
@@ -349,109 +341,11 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         """Return the measurements for a comparison."""
 
 
-@dataclass(frozen=True, repr=False)
-class TensorRun(Run[TaskPart, ModelPart]):
-    """Base class of runs whose inputs are tensors (T,) or (T, W): `AnswerRun` and `LanguageRun`."""
-
-    task: Any
-
-    def attend(
-        self,
-        input: str | None = None,
-        *,
-        sample_len: int | None = None,
-        signal: str | None = None,
-        seed: int = 0,
-    ) -> AttentionMap:
-        """Answer an input such as `"BCCCBAABACCCA"`, and return the attention of each layer.
-
-        If `input` is None, a random input is generated with `seed`, `sample_len` letters or tokens and, for a
-        task with signals, the signals `signal`. During an intervention, the map describes the intervention, and
-        `original` is the map without the intervention. Raises `InputError` for an invalid input.
-        """
-        inputs = self._inputs(input, sample_len, signal, seed)
-        attention = attach_original(self.model, self.where, partial(self._map, self.model, inputs))
-        return add_note(attention, self.unusual(inputs.shape[1]))
-
-    def playback(
-        self,
-        input: str | None = None,
-        *,
-        sample_len: int | None = None,
-        signal: str | None = None,
-        seed: int = 0,
-    ) -> Playback:
-        """Return the attention map for an input at each training snapshot; options as in `attend`.
-
-        Raises `InputError` for a run without snapshots.
-        """
-        inputs = self._inputs(input, sample_len, signal, seed)
-        return self._play_back(lambda model: self._map(model, inputs))
-
-    def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
-        """Return a random input that is not in the training data; options as in `attend`."""
-        rendered: str = self.task.render(self._drawn(sample_len, signal, seed)[0])
-        return rendered
-
-    def check(self, input: str) -> None:
-        self.task.parse(input)
-
-    def forward_pass(self, input: str) -> ForwardPass:
-        inputs = self.task.parse(input).to(next(self.model.parameters()).device)
-        return own_forward_pass(self.model.eval(), partial(self.model, inputs))
-
-    def look(self, input: Tensor) -> AttentionMap:
-        return self._map(self.model, self.prepare(input).unsqueeze(0))
-
-    def prepare(self, input: str | Tensor) -> Tensor:
-        """Return the input of a text; an input is returned unchanged, if it has the task's shape and tokens."""
-        tokens: Tensor = (
-            self.task.parse(input)[0] if isinstance(input, str) else check_value("input", input, torch.Tensor)
-        )
-        symbols, shape, width = len(self.task.vocabulary), tuple(tokens.shape), self.task.input_width
-        if width and (tokens.dim() != 2 or shape[1] != width):
-            raise InputError(f"input of shape {shape} is not (T, {width}): give a text, or one input")
-        if not width and (
-            tokens.dim() != 1 or tokens.is_floating_point() or not 0 <= tokens.min() <= tokens.max() < symbols
-        ):
-            raise InputError(
-                f"input of shape {shape} and {tokens.dtype} is not one sequence of tokens (T,) from 0 to "
-                f"{symbols - 1}: give a text, or an input of `unseen`"
-            )
-        return tokens
-
-    def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
-        """Return `input` as a batch (1, T), or a random batch if `input` is None."""
-        if input is None:
-            return self._drawn(sample_len, signal, seed)
-        if sample_len is not None or signal is not None:
-            raise InputError(f"input is given: leave out {' and '.join(self.drawn_by)}, only for random inputs")
-        inputs: Tensor = self.task.parse(input)
-        return inputs
-
-    def _logits(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.model(inputs.to(next(self.model.parameters()).device))
-        return logits
-
-    @abstractmethod
-    def _drawn(self, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
-        """Return a random batch (1, T)."""
-
-    @abstractmethod
-    def _map(self, model: Any, inputs: Tensor) -> AttentionMap:
-        """Return the attention map of a model, such as that of a snapshot, on one input (1, T)."""
-
-    @abstractmethod
-    def unusual(self, steps: int) -> str:
-        """Return a warning if no training input has this number of steps, else an empty string."""
-
-
 def add_note(attention: AttentionMap, note: str) -> AttentionMap:
     return dataclasses.replace(attention, note="; ".join(filter(None, (note, attention.note))))
 
 
-NULL_LABEL = "␣"
-"""Label of the null character and of whitespace characters on an axis."""
+NULL_LABEL = "␣"  # Label of the null character and of whitespace characters on an axis
 
 
 def visible(label: str) -> str:

@@ -21,12 +21,12 @@ from regard.fast.threads import limit_threads
 from regard.interpret.estimates import Estimate, describe_error, error_rates, format_estimate, is_reliable
 from regard.interpret.examination import FILE, Examination, HeadFindings, read_examination
 from regard.interpret.timeline import SAMPLE_COUNT, SAMPLES, THRESHOLD, Development, HeadScores, Timeline, measure_heads
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent, to_plain
 from regard.runs.loading import SAVEPATH, load, read_task
 from regard.runs.run import Run
-from regard.statistics import Interval, describe_range, seed_range
+from regard.statistics import Interval, describe_range, format_interval, seed_range
 from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots
 from regard.training.config import RunConfig
@@ -114,10 +114,7 @@ def examine_runs(
     if stored:
         print_status(f"read from {FILE}, not measured again: {', '.join(stored)}", show=progress)
     return ExaminedRuns(
-        task=loaded[0].name,
-        runs=names,
-        seeds=[run.config.training.seed for run in loaded],
-        examinations=examinations,
+        task=loaded[0].name, runs=names, seeds=[run.config.training.seed for run in loaded], examinations=examinations
     )
 
 
@@ -207,14 +204,11 @@ ALIGNMENT = "alignment error rate"
 class KindCount:
     """How many heads of a layer get one kind of sentence."""
 
-    layer: str
-    """Name of the layer; "all" for groups of heads."""
+    layer: str  # Name of the layer; "all" for groups of heads
     question: str
     kind: str
-    heads: list[int]
-    """Number of heads, or of groups of heads, of each run."""
-    of: int | None
-    """Number of heads of the layer; None for groups."""
+    heads: list[int]  # Number of heads, or of groups of heads, of each run
+    of: int | None  # Number of heads of the layer; None for groups
 
     @property
     def runs(self) -> int:
@@ -227,8 +221,7 @@ class LayerValue:
 
     layer: str
     name: str
-    values: list[float | None]
-    """Value of each run; None where it could not be measured."""
+    values: list[float | None]  # Value of each run; None where it could not be measured
 
     @property
     def interval(self) -> Interval:
@@ -270,7 +263,9 @@ class ExaminedRuns(Result):
         values = []
         for layer in self.examinations[0].importance.added:
             measures: dict[str, list[list[float]]] = {
-                self._added: [run.importance.added[layer] for run in self.examinations],
+                f"{self.examinations[0].importance.measure} added when a head is off": [
+                    run.importance.added[layer] for run in self.examinations
+                ],
                 RELEVANT: [_means(run, layer, lambda head: head.relevance) for run in self.examinations],
                 RANKED: [_means(run, layer, lambda head: head.ranking) for run in self.examinations],
             }
@@ -285,14 +280,10 @@ class ExaminedRuns(Result):
         return values
 
     @property
-    def _added(self) -> str:
-        return f"{self.examinations[0].importance.measure} added when a head is off"
-
-    @property
     def sentences(self) -> list[str]:
         """What holds over the runs, how to read it, and how often such sentences are wrong."""
         sentences = [
-            f"{count.layer}: {_interval(seed_range(count.heads), _number)} of {count.of} heads are {count.kind}."
+            f"{count.layer}: {format_interval(seed_range(count.heads), _number)} of {count.of} heads are {count.kind}."
             for count in self.counts
             if count.question == "need" and count.kind != "cannot be told"
         ]
@@ -313,14 +304,14 @@ class ExaminedRuns(Result):
         counts = _table("How many heads get each sentence", "layer", "question", "sentence", "runs", "heads")
         for count in self.counts:
             of = "" if count.of is None else f" of {count.of}"
-            number = f"{_interval(seed_range(count.heads), _number)}{of}"
+            number = f"{format_interval(seed_range(count.heads), _number)}{of}"
             counts.add_row(count.layer, count.question, count.kind, f"{count.runs} of {total}", number)
         values = _table("Values", "layer", "value", "mean (range) over the runs")
         for value in self.values:
             form = percent if value.name.startswith((RELEVANT, ALIGNMENT)) else "{:.4f}".format
             known = sum(number is not None for number in value.values)
             missing = "" if known == total else f", on {known} of {total} runs"
-            values.add_row(value.layer, value.name, f"{_interval(value.interval, form)}{missing}")
+            values.add_row(value.layer, value.name, f"{format_interval(value.interval, form)}{missing}")
         return Group(title, "", counts, "", values, "", self._run_table())
 
     def _run_table(self) -> Table:
@@ -367,14 +358,3 @@ def _table(title: str, *columns: str) -> Table:
 
 def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
-
-
-def _interval(interval: Interval, form: Callable[[float], str]) -> str:
-    """Format a mean, and its range if the printed digits of its ends differ.
-
-    >>> _interval(seed_range([1, 2]), _number), _interval(seed_range([2, 2]), _number)
-    ('1.5 (1 to 2)', '2')
-    """
-    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
-        return form(interval.value)
-    return f"{form(interval.value)} ({form(interval.low)} to {form(interval.high)})"

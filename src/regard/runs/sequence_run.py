@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -18,36 +22,49 @@ from regard.attention.records import check_indices
 from regard.convert.engine import Engines
 from regard.convert.exportable import EngineName, Precision
 from regard.data.batch import PairBatch, collate, read_source
+from regard.data.bleu_tokenizer import check_bleu_tokenizer
+from regard.data.parallel import PairSource, ParallelText
+from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
 from regard.data.vocabulary import BOS, EOS, PAD, SPECIAL, empty_if_blank, is_blank, replace_surrogates
-from regard.data.word_alignment import align_with_eflomal
+from regard.data.word_alignment import Link, Symmetrization, WordAlignment, align_with_eflomal
 from regard.decoding.controls import Controls
 from regard.decoding.search_tree import SearchTree
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range, plural, shorten
 from regard.evaluation.scoring import Scored
-from regard.interpret.alignment import AlignmentChoice, By, KeptHeads
+from regard.interpret.alignment import (
+    AligningHeads,
+    Alignment,
+    AlignmentChoice,
+    By,
+    KeptHeads,
+    all_weights,
+    choose_heads,
+    combine_heads,
+    cross_attention_heads,
+)
 from regard.interpret.linear_pass import own_forward_pass
-from regard.runs.alignment import Aligner, LinkedPair, place_terms, replace_unknown
-from regard.runs.run import Run, add_note, visible
-from regard.tasks.pairs import alignment_mask
+from regard.result import Result, percent
+from regard.runs.alignment import Aligner, LinkedPair, combine_directions, link_words, place_terms, replace_unknown
+from regard.runs.run import Figures, Run, add_note, visible
+from regard.statistics import Interval
+from regard.streams import make_generator
+from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
 from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback, attach_original
 from regard.viz.maps import CROSS, make_layer_map
-from regard.viz.subject import ProbeInput, Traits
+from regard.viz.subject import ForwardPass, ProbeInput, Traits
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.data.tokenization import Unit
-    from regard.data.word_alignment import Link, Symmetrization, WordAlignment
+    from regard.evaluation.bleu import Quality
     from regard.models.base import Seq2Seq
-    from regard.tasks.pairs import SequenceTask
-    from regard.viz.subject import ForwardPass
+    from regard.tasks.translation import Translation
 
 
 def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:
-    """Raise `InputError` if the vocabularies of two runs differ."""
-
     def content(vocabulary: Any) -> Any:
         return vocabulary.to_json() if hasattr(vocabulary, "to_json") else vocabulary.symbols
 
@@ -60,12 +77,9 @@ def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:
             )
 
 
-LONGEST_SHOWN = 20
-"""Maximum number of characters of a text in an error message."""
-MOST_SILVER = 200_000
-"""Maximum number of pairs of the training text from which eflomal also learns."""
-MOST_UNKNOWN = 20
-"""Largest number of unknown symbols in a note."""
+LONGEST_SHOWN = 20  # Maximum number of characters of a text in an error message
+MOST_SILVER = 200_000  # Maximum number of pairs of the training text from which eflomal also learns
+MOST_UNKNOWN = 20  # Largest number of unknown symbols in a note
 
 
 @public
@@ -256,7 +270,6 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         )
 
     def _batch(self, source: str, tokens: list[int]) -> PairBatch:
-        """Return a source and the tokens of its answer as a batch on the model's device."""
         batch = PairBatch(read_source([source], self.task.source_vocabulary), collate([tokens]))
         return batch.to(next(self.model.parameters()).device)
 
@@ -281,7 +294,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
 
     @property
     def aligner(self) -> Aligner:
-        return Aligner(self.model, self.task, self.files, self.step, self.guided)
+        return Aligner(self)
 
     @property
     def guided(self) -> bool:
@@ -318,7 +331,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         if reverse is None:
             return forward
         backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
-        return self.aligner.combine_directions(forward, backward, symmetrise)
+        return combine_directions(forward, backward, symmetrise)
 
     def choose_alignment(
         self,
@@ -344,16 +357,34 @@ class SequenceRun(Run[TaskPart, ModelPart]):
             raise InputError(
                 f"links for {plural(len(known), 'pair')}, but there are {len(pairs)}: give links for every pair"
             )
-        return self.aligner.choose(
-            pairs,
-            known,
-            against=against,
-            reverse=None if reverse is None else reverse.aligner,
-            others=others,
-            unit=unit,
-            keep=keep,
-            seed=seed,
-        )
+        unit, turned = unit or self.aligner.unit, [(target, source) for source, target in pairs]
+        if reverse is not None:
+            turned_links = [links.turned() for links in known]
+            reverse.choose_alignment(turned, turned_links, against=against, unit=unit, keep=keep, seed=seed)
+        vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
+        cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
+        for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
+            links.check(len(source.spans), len(target.spans), f"pair {number}")
+        heads = cross_attention_heads(self.model)
+
+        def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
+            compared: dict[str, Sequence[frozenset[Link]]] = {}
+            compared.update({name: [links[index] for index in indices] for name, links in (others or {}).items()})
+            if reverse is None:
+                return compared
+            forward = [
+                link_words(*cuts[index], combine_heads(weights[index], heads, chosen), chosen.name) for index in indices
+            ]
+            backward = reverse.aligner.align([turned[index] for index in indices], unit=unit)
+            for method in get_args(Symmetrization):
+                both = combine_directions(forward, backward, method)
+                compared[f"both: {method}"] = [frozenset(pair.links) for pair in both]
+            return compared
+
+        choice = choose_heads(weights, heads, known, against=against, beside=compare, seed=seed)
+        if keep:
+            self.aligner.keep(choice)
+        return choice
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return at most `samples` unseen pairs, and their links if the task defines links."""
@@ -513,3 +544,298 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
         return f"has {length} {vocabulary.unit}, but at most {most} are allowed"
+
+
+# Runs of synthetic sequence tasks: test a run, and compare its attention with the known alignment.
+
+
+CHUNK = 500  # Number of samples per batch in a test
+MOST_GENERATED = 5000  # Maximum number of pairs that `trained_on` generates
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PairReport(Result):
+    """Result of a test on unseen samples."""
+
+    samples: int
+    exact_match: float
+    """Fraction of samples (0 to 1) whose answer by greedy search is entirely correct."""
+    alignments: dict[str, Alignment]
+    """Alignment of each layer in which the target attends to the source. Empty for a model without attention."""
+
+    def __str__(self) -> str:
+        lines = [f"Exact match: {percent(self.exact_match, 2)} of {plural(self.samples, 'unseen sample')}"]
+        for name, alignment in self.alignments.items():
+            share = f"{percent(alignment.share)} of the attention is on"
+            lines.append(f"{short_name(name)}: alignment error rate {alignment.error_text}, {share}")
+            lines.append(f"  the source of each symbol (uniform attention: {percent(alignment.uniform)})")
+        return "\n".join(lines)
+
+
+@public
+@dataclass(frozen=True, repr=False)
+class PairRun(SequenceRun[TaskPart, ModelPart]):
+    """A run of a task that generates pairs of source and target."""
+
+    task: PairTask
+    drawn_by = ("sample_len",)
+
+    def test(self, *, samples: int = 2000, sample_len: int | None = None, seed: int = 0) -> PairReport:
+        """Test on unseen samples: exact match, and agreement of the attention with the known alignment.
+
+        `sample_len`: number of characters per sample, if the task has this option; by default as in training. The
+        samples are generated with `seed`. Raises `InputError` for invalid options.
+        """
+        from regard.interpret.alignment import alignment
+
+        check_range("samples", samples, 1, 10**7)
+        generator = make_generator(seed, "test")
+        pairs = self.task.pairs(samples, generator, sample_len=sample_len, unseen=True)
+        answers = self.translate([pair.source for pair in pairs])
+        right = [answer == pair.target for answer, pair in zip(answers, pairs, strict=True)]
+        chunks = [pairs[begin : begin + CHUNK] for begin in range(0, len(pairs), CHUNK)]
+        return PairReport(
+            samples=samples, exact_match=sum(right) / len(right), alignments=alignment(self.model, self.task, chunks)
+        )
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        answer: Candidate | None = None,
+        seed: int = 0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+    ) -> AttentionMap:
+        """Answer an input such as `"3. Mai 1979"`, and return the attention of each character of the answer.
+
+        If `input` is None, an unseen input with `sample_len` characters is generated with `seed`. `answer`: a
+        result of `search` to use instead of the best answer. Other options as in `search`.
+        """
+        if input is None:
+            input = self.draw(sample_len=sample_len, seed=seed)
+        elif sample_len is not None:
+            raise InputError("input is given: leave out sample_len, only for random inputs")
+        return super().attend(input, answer=answer, beam=beam, length_penalty=length_penalty)
+
+    @property
+    def longest_seen(self) -> int:
+        return self.task.max_source
+
+    def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
+        """Return a random input that is not in the training data; options as in `attend`."""
+        return self.task.pairs(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
+        """Return pairs that are not in the training data. The pairs are the same for every purpose."""
+        del purpose
+        return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
+
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
+        """Return pairs that are not in the training data, with their links.
+
+        A target symbol that depends on a single source symbol has a sure link. A target symbol that depends on
+        several source symbols has possible links.
+        """
+        pairs = self.unseen(samples, 0)
+        return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        drawn = self.task.pairs(min(most, MOST_GENERATED), make_generator(0, "align"))
+        return [(pair.source, pair.target) for pair in drawn]
+
+    def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, Interval]:
+        from regard.interpret.alignment import alignment as alignment_
+
+        alignments = alignment_(self.model, self.task, [list(inputs)])
+        return {short_name(name): alignment.interval for name, alignment in alignments.items()}
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Return the measurements for a comparison. The alignment is measured in the last layer that attends to
+        the source."""
+        report = self.test(seed=seed)
+        if not report.alignments:
+            return Figures(exact_match=report.exact_match)
+        last = list(report.alignments.values())[-1]
+        return Figures(
+            exact_match=report.exact_match, relevance=last.share, uniform=last.uniform, alignment_error=last.error_rate
+        )
+
+
+def _links(pair: Pair) -> WordAlignment:
+    links = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
+    sure = [symbol_links[0] for symbol_links in links if len(symbol_links) == 1]
+    return WordAlignment.of(sure, [link for symbol_links in links for link in symbol_links])
+
+
+# Runs on parallel text: translate, and measure the quality of the translations.
+
+
+MOST_READ = 1000  # Number of pairs at the beginning of the text from which `draw` selects a pair
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TranslationReport(Result):
+    """Result of a test on parallel text."""
+
+    translations: list[str]
+    """Translations of the scored pairs."""
+    lines: list[int]
+    """Line number (from 1) of each pair in the text."""
+    total_lines: int
+    """Number of lines of the text, including omitted lines."""
+    counts: str
+    """Number of pairs and of omitted lines."""
+    unknown: UnknownShares
+    """Fractions of unknown tokens in the text."""
+    learned: str
+    """How many pairs are in the training text of the run; empty if few are."""
+    quality: Quality
+    seconds: float
+    """Duration of the translation in seconds."""
+
+    def __str__(self) -> str:
+        sentences = len(self.translations)
+        return "\n".join(
+            [
+                *self.quality.lines(),
+                f"Exact match: {percent(self.quality.exact_match, 2)} of {plural(sentences, 'sentence')}, "
+                f"translated in {self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second",
+                *([f"Text: {self.counts}"] if "left out" in self.counts else []),
+            ]
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the reliability of the scores."""
+        learned = self.learned and f"{self.learned} of the run, so that it translates them better than other text"
+        return [*self.unknown.warnings, *filter(None, [learned, self.quality.warning])]
+
+    @property
+    def output(self) -> str:
+        """The translations as text, each on the line of its source. Omitted lines are empty."""
+        by_line = dict(zip(self.lines, self.translations, strict=True))
+        return "".join(f"{by_line.get(line, '')}\n" for line in range(1, self.total_lines + 1))
+
+
+@public
+@dataclass(frozen=True, repr=False)
+class TranslationRun(SequenceRun[TaskPart, ModelPart]):
+    """A run on parallel text."""
+
+    task: Translation
+    usual_beam: ClassVar[int] = 5
+    usual_length_penalty: ClassVar[float] = 1.0
+
+    @property
+    def longest_seen(self) -> int:
+        return self.task.config.max_len
+
+    def test(
+        self,
+        text: Sequence[str | Path] | None = None,
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batchsize: int = 64,
+        bleu_tokenize: str | None = None,
+        lenient: bool = False,
+    ) -> TranslationReport:
+        """Translate the sources of a text, and score the translations against its targets.
+
+        `text`: a source and a target file, or a file of tab-separated pairs. None: the run's test text.
+        `bleu_tokenize`: tokenizer for BLEU. None: the tokenizer of the run, or else a tokenizer for the writing
+        system of the targets. `lenient`: omit invalid lines of a file, instead of refusing the file. Other
+        options as in `search`. Raises `InputError` if there is no text, or if the text cannot be read.
+        """
+        from regard.data.prepare import check_pairs, describe_learned  # imports tokenizers, as below
+        from regard.evaluation.bleu import quality
+
+        search: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batchsize": batchsize}
+        self.search([], **search)  # checks the options before the text is read
+        task = self.task
+        config = dataclasses.replace(task.config, lenient=True, strict=False) if lenient else task.config
+        test_text = config.text("test") if text is None else ParallelText(text, lenient=lenient)
+        if test_text is None:
+            raise InputError(f"run {str(self.folder)!r} has no test text: give one with --data")
+        tokenize = bleu_tokenize or self.config.bleu_tokenizer or config.bleu_tokenize
+        if tokenize is not None:
+            check_bleu_tokenizer(tokenize)
+        pairs, lines = [], []
+        for pair in test_text:
+            pairs.append(pair)
+            lines.append(test_text.number)
+        check_pairs(pairs, test_text, "test")
+        learned = ""
+        with suppress(InputError):  # the text was moved
+            learned = describe_learned(pairs, task.config.text("train") or ())
+        begin = time.perf_counter()
+        translations = self.translate([source for source, _ in pairs], **search)
+        seconds = time.perf_counter() - begin
+        scores = quality(translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize)
+        return TranslationReport(
+            translations=translations,
+            lines=lines,
+            total_lines=test_text.number,
+            counts=str(test_text.counts),
+            unknown=unknown_in_pairs("test", pairs, (task.source_vocabulary, task.target_vocabulary)),
+            learned=learned,
+            quality=scores,
+            seconds=seconds,
+        )
+
+    def about(self) -> dict[str, Any]:
+        shares = [str(share) for share in read_unknown(self.folder)]
+        return {**super().about(), "bleu_tokenizer": self.config.bleu_tokenizer, "unknown": shares}
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[tuple[str, str]]:
+        """Return the first pairs of the validation text, or else of the test text. `seed` is not used.
+
+        Raises `InputError` if the run has neither validation text nor test text.
+        """
+        from regard.data.prepare import read_pairs
+
+        del seed
+        text = self._unseen_text()
+        if text is None:
+            way_out = "give --data SOURCE TARGET" if purpose == "calibrate" else "train or import it with --valid"
+            raise InputError(f"run {str(self.folder)!r} has no validation or test text: {way_out}")
+        return self.short_enough(read_pairs(text, "validation"))[:samples]
+
+    def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [pair for pair in pairs if self.too_long(pair[0]) is None]
+
+    @property
+    def guided(self) -> bool:
+        return self.task.config.guide is not None
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        text = self.task.config.text("train")
+        return [] if text is None else list(islice(text, most))
+
+    @property
+    def draws(self) -> bool:
+        try:
+            return self.task.config.hub is None and self._unseen_text() is not None
+        except InputError:
+            return False  # the file was removed
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a source that is not in the training text. Raises `InputError` if there is no such source."""
+        sources = self.unseen(MOST_READ, seed)
+        if not sources:
+            raise InputError(f"run {str(self.folder)!r} has no text that is short enough for the model: type an input")
+        return sources[seed % len(sources)][0]
+
+    def _unseen_text(self) -> PairSource | None:
+        return self.task.config.text("valid") or self.task.config.text("test")
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        del seed
+        config = self.task.config
+        report = self.test(config.test or config.valid or None)
+        quality = report.quality
+        return Figures(exact_match=quality.exact_match, bleu=quality.main, bleu_tokenizer=quality.tokenizer)

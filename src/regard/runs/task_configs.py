@@ -11,7 +11,7 @@ True
 from typing import TYPE_CHECKING, dataclass_transform
 
 from regard.tasks.all_tasks import TASKS
-from regard.training.config import Options, RunType, TaskPart, class_name, options_class
+from regard.training.config import Options, RunType, TaskPart, TrainingConfig, class_name, options_class
 
 if TYPE_CHECKING:
     from regard.models.decoder_only import DecoderOnlyConfig
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from regard.models.query import QueryModelConfig
     from regard.models.recurrent import RecurrentConfig
     from regard.models.transformer import TransformerConfig
-    from regard.runs.answer_run import AnswerRun
-    from regard.runs.language_run import LanguageRun
-    from regard.runs.pair_run import PairRun
-    from regard.runs.translation_run import TranslationRun
+    from regard.runs.sequence_run import PairRun, TranslationRun
+    from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import TaskConfig
     from regard.tasks.dates import DatesTaskConfig
     from regard.tasks.language_tasks import (
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from regard.tasks.recall import RecallTaskConfig
     from regard.tasks.text import TextTaskConfig
     from regard.tasks.translation import TranslationTaskConfig
-    from regard.training.config import TrainingConfig
 
     # Type checkers and editors see these classes, which have the same fields. `__getattr__` makes those that run.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from regard.arguments import public
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
-from regard.training.signals import delay_signals, exit_by_signal
+from regard.training.trainer import delay_signals, exit_by_signal
 from regard.viz.subject import ViewedSubject, check_comparable
 
 if TYPE_CHECKING:

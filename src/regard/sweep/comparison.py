@@ -1,5 +1,4 @@
-"""Compare variants of a training run over several seeds: train missing runs, test them, and report
-differences."""
+"""Compare variants of a training run over several seeds: train missing runs, test them, and report differences."""
 
 import csv
 import dataclasses
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -22,13 +21,14 @@ from rich.text import Text
 
 from regard.arguments import Limits, public
 from regard.errors import InputError
-from regard.io.writing import refuse_links, write_file
+from regard.io import refuse_links, write_file
 from regard.progress import counting_bar, print_status
-from regard.result import Result, percent
+from regard.result import Result, percent, to_plain
 from regard.statistics import (
     LEVEL,
     Interval,
     describe_range,
+    format_interval,
     holm,
     permutation_p,
     range_confidence,
@@ -36,10 +36,10 @@ from regard.statistics import (
     smallest_group,
     welch_difference,
 )
-from regard.sweep.job import Backend, Job, Measured, make_job, say_reused
-from regard.sweep.processes import Local
+from regard.sweep.backends import Backend, Local, say_reused
+from regard.sweep.job import Job, Measured, make_job
 from regard.tasks.all_tasks import find_task
-from regard.training.config import RunConfig, make_config
+from regard.training.config import make_config
 from regard.training.run_folder import RunFolder
 from regard.viz.report_page import Links, Part, Plot, render_page
 
@@ -123,7 +123,7 @@ class Comparison(Result):
             {
                 **variant.varied,
                 **{
-                    quantity: _range_json(values)
+                    quantity: {**to_plain(seed_range(values)), "median_confidence": range_confidence(len(values))}
                     for quantity in QUANTITIES
                     if (values := self.values(variant, quantity))
                 },
@@ -144,13 +144,7 @@ class Comparison(Result):
         ]
         tokenizers = {variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in self.measured.items()}
         extra = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
-        return {
-            "task": self.task,
-            "level": LEVEL,
-            "means": means,
-            "differences": {quantity: contrasts},
-            **extra,
-        }
+        return {"task": self.task, "level": LEVEL, "means": means, "differences": {quantity: contrasts}, **extra}
 
     def save(self) -> list[Path]:
         """Write all report files to the folder of the runs, and return their paths.
@@ -219,59 +213,8 @@ def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
     return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
 
 
-def measure_grid(
-    task: str,
-    variants: Sequence[Variant],
-    seeds: int,
-    folder: Path,
-    flags: Mapping[str, Any],
-    *,
-    on: Backend,
-    progress: bool,
-) -> dict[str, list[Measured]]:
-    """Measure every variant with seeds from 0, and return the measurements by variant name.
-
-    Raises `InputError` before any training starts if a variant is invalid.
-    """
-    jobs = []
-    for variant in variants:
-        for seed in range(seeds):
-            config = make_config(task, {**flags, **variant.varied, "seed": seed})
-            _check_tested(config)
-            jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
-    for job in jobs:
-        refuse_links(job.folder, below=folder.parent)
-    measured = _measure_all(jobs, on, progress=progress)
-    return {variant.name: measured[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
-
-
-def _check_tested(config: RunConfig) -> None:
-    """Raise `InputError` for a task that neither generates samples nor has a test text."""
-    task, task_config = find_task(config.on), cast("Any", config.task)
-    if not task.draws and task_config.text("test") is None:
-        raise InputError(f"{task.name} has no test text: give a text with --test")
-
-
 def folder_name(variant: Variant) -> str:
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
-
-
-def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
-    """Measure the jobs that have no measurement, and return the measurements of all jobs."""
-    measurements = {job.folder: job.read() for job in jobs}
-    missing = [job for job in jobs if measurements[job.folder] is None]
-    say_reused(len(jobs) - len(missing), len(jobs), jobs[0].folder.parent.parent, show=progress)
-    folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
-    new = [folder for folder in folders if not folder.exists()]
-    if missing:
-        with (
-            _empty_folders_removed(new),
-            counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as advance,
-        ):
-            for job, measured in on.run(missing, partial(print_status, show=progress)):
-                measurements[job.folder] = measured
-                advance()
-    return [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]
 
 
 @contextmanager
@@ -293,8 +236,7 @@ def _empty_folders_removed(folders: Sequence[Path]) -> Iterator[None]:
 # A verdict therefore is "different" only if the permutation test, which holds for every distribution, also
 # rejects (Holm's correction for the number of pairs).
 
-MAX_PAIRS = 15
-"""Number of pairs above which each variant is compared only with the first variant."""
+MAX_PAIRS = 15  # Number of pairs above which each variant is compared only with the first variant
 Verdict = Literal["different", "different if seeds vary normally", "not shown to differ", "unknown with one seed"]
 
 
@@ -306,8 +248,7 @@ class Contrast:
     one: Variant
     other: Variant
     interval: Interval
-    """Welch's interval; without ends if the seeds of each variant agree, which leaves no spread to estimate
-    it."""
+    """Welch's interval; without ends if the seeds of each variant agree, which leaves no spread to estimate it."""
     seeds: int
     """Number of seeds of the variant with fewer seeds."""
     p_value: float
@@ -385,16 +326,7 @@ def format_mean(values: Sequence[float], form: Callable[[float], str]) -> str:
     return format_interval(seed_range(values), form) if values else ""
 
 
-def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
-    """Format a value, and its interval if the printed digits of its ends differ."""
-    value = form(interval.value)
-    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
-        return value
-    return f"{value} ({form(interval.low)} to {form(interval.high)})"
-
-
 def _tokenizers(comparison: Comparison) -> str:
-    """Return the tokenizer of BLEU, or a warning if the variants have different tokenizers."""
     tokenizers = sorted(
         {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
     )
@@ -409,7 +341,6 @@ def main_quantity(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison) -> list[RenderableType]:
-    """Return a table of the differences between variants."""
     quantity = main_quantity(comparison)
     name, form = QUANTITIES[quantity]
     contrasts = differences(comparison, quantity)
@@ -445,7 +376,6 @@ def _flag_values(comparison: Comparison, flag: str) -> list[Any]:
 
 
 def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
-    """Group variants by the values of all flags except the last one."""
     series: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in comparison.variants:
         series.setdefault(tuple(variant.varied.values())[:-1], []).append(variant)
@@ -469,10 +399,6 @@ def _links(comparison: Comparison, explorer: str) -> Links:
     return Links(title, [(names[0], explorer), *comparisons])
 
 
-def _range_json(values: Sequence[float]) -> dict[str, Any]:
-    return {**dataclasses.asdict(seed_range(values)), "median_confidence": range_confidence(len(values))}
-
-
 def learning_curves(comparison: Comparison, format: str) -> bytes:
     """Draw exact match and loss of training batches over the steps.
 
@@ -488,7 +414,9 @@ def learning_curves(comparison: Comparison, format: str) -> bytes:
             shared = set.intersection(*({line["step"] for line in seed} for seed in lines))
             steps = sorted(shared)
             values = np.array([[line[quantity] for line in seed if line["step"] in shared] for seed in lines])
-            smooth = _running_mean(values)
+            sums = np.cumsum(values, axis=1)
+            sums[:, WINDOW:] -= sums[:, :-WINDOW].copy()
+            smooth = sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)
             intervals = [seed_range(column) for column in smooth.T.tolist()]
             _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
         axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
@@ -503,22 +431,14 @@ def learning_curves(comparison: Comparison, format: str) -> bytes:
 MOST_LABELS = 20
 """Number of lines of a plot up to which it has a legend. A longer legend leaves no space for the lines."""
 WINDOW = 10
-"""Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier
-lines."""
+"""Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier lines."""
 
 
 def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
-    """Plot values as a line, with a band from `low` to `high` if there are any."""
     (line,) = axes.plot(positions, [interval.value for interval in intervals], **style)
     low = [interval.value if interval.low is None else interval.low for interval in intervals]
     high = [interval.value if interval.high is None else interval.high for interval in intervals]
     axes.fill_between(positions, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
-
-
-def _running_mean(values: np.ndarray) -> np.ndarray:
-    sums = np.cumsum(values, axis=1)
-    sums[:, WINDOW:] -= sums[:, :-WINDOW].copy()
-    return sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)
 
 
 def curves(comparison: Comparison, format: str) -> bytes:
@@ -557,12 +477,11 @@ def compare(
     progress: bool = True,
     **flags: Any,
 ) -> Comparison:
-    """Train and test `task` with every combination of the values in `vary`, with `seeds` seeds for each
-    combination.
+    """Train and test `task` with every combination of the values in `vary`, with `seeds` seeds for each combination.
 
-    `vary`: maps flags of `regard train` to lists of values. `flags`: flags that all variants share. `savepath`:
-    the folder of runs and measurements. Existing measurements are reused. `on`: the backend. The default is
-    this machine; `Ray` and `Slurm` use a cluster.
+    `vary`: maps flags of `regard train` to lists of values. `flags`: flags that all variants share. `savepath`: the
+    folder of runs and measurements. Existing measurements are reused. `on`: the backend. The default is this machine;
+    `Ray` and `Slurm` use a cluster.
 
     >>> comparison = regard.compare("counting", {"score": ["dot", "additive"]}, steps=200)    # doctest: +SKIP
     >>> print(comparison)    # doctest: +SKIP
@@ -570,7 +489,27 @@ def compare(
     Raises `InputError` before any training starts if a variant is invalid.
     """
     variants = make_variants(vary)
-    name = find_task(task).name
-    folder = Path(savepath) / name
-    measured = measure_grid(task, variants, seeds, folder, dict(flags), on=on or Local(), progress=progress)
-    return Comparison(name, folder, variants, measured)
+    folder, jobs = Path(savepath) / find_task(task).name, list[Job]()
+    for variant in variants:
+        for seed in range(seeds):
+            config = make_config(task, {**flags, **variant.varied, "seed": seed})
+            task_config: Any = config.task
+            if not config.task_class.draws and task_config.text("test") is None:
+                raise InputError(f"{config.name} has no test text: give a text with --test")
+            jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
+    for job in jobs:
+        refuse_links(job.folder, below=folder.parent)
+    measurements = {job.folder: job.read() for job in jobs}
+    missing = [job for job in jobs if measurements[job.folder] is None]
+    done = len(jobs) - len(missing)
+    say_reused(done, len(jobs), folder, show=progress)
+    folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
+    new = [folder for folder in folders if not folder.exists()]
+    if missing:
+        with _empty_folders_removed(new), counting_bar("compare", done, len(jobs), show=progress) as advance:
+            for job, result in (on or Local()).run(missing, partial(print_status, show=progress)):
+                measurements[job.folder] = result
+                advance()
+    measured = [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]
+    by_variant = {variant.name: measured[index * seeds :][:seeds] for index, variant in enumerate(variants)}
+    return Comparison(folder.name, folder, variants, by_variant)

@@ -11,18 +11,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from regard.arguments import public
-from regard.errors import EditedError, InputError, plural
-from regard.io.reading import is_file, list_steps, read_json
-from regard.io.writing import write_json
-from regard.progress import print_status
+from regard.errors import EditedError, InputError
+from regard.io import is_file, list_steps, read_json, write_json
 from regard.runs.run import Figures
 from regard.runs.training import train
 from regard.training.config import RunConfig
@@ -32,57 +29,8 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
 
 
-class SweepJob(Protocol):
-    """Interface of a training job. A job can be pickled."""
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the job, two levels below the folder of the sweep."""
-
-    @property
-    def label(self) -> str:
-        """Name of the job for messages."""
-
-    @property
-    def stored(self) -> dict[str, Any]:
-        """Config of the training, as plain data; names the custom code that the job needs."""
-
-    @property
-    def saved_state(self) -> str:
-        """What is stored of an unfinished job, such as "step 120"."""
-
-    def absolute(self) -> Self:
-        """Return the same job with an absolute folder."""
-
-    def measure(self, *, trust_code: bool = False) -> Any:
-        """Train or resume the job, store its measurement, and return it. The result is not None."""
-
-
-JobT = TypeVar("JobT", bound=SweepJob)
-
-
-def say_reused(count: int, of: int, folder: Path, *, show: bool) -> None:
-    if count:
-        print_status(f"{count} of {plural(of, 'measurement')} are stored in {folder} and used again", show=show)
-
-
-class Backend(Protocol):
-    """Interface of a backend, which runs training jobs."""
-
-    def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
-        """Yield each job with its measurement when the job is done. The measurement is then stored.
-
-        `tell`: function that is called with messages for the user. If the iteration ends early, for example
-        after Ctrl-C, all training jobs save their state and stop.
-
-        Raises `InputError` before the start if the backend is not available. Raises the error of a training
-        job that fails, and `MachineError`, after all other jobs are done, if jobs were lost.
-        """
-
-
 MEASURED = "measured.json"
-LARGEST = 1 << 20
-"""Maximum size of a measurement's file, in bytes."""
+LARGEST = 1 << 20  # Maximum size of a measurement's file, in bytes
 REACHED = 0.99
 """Exact match on training batches, averaged over ten lines of metrics, at which the task counts as learned."""
 
@@ -93,8 +41,7 @@ class Measured(Figures):
     """The measurement of one training run."""
 
     steps_to_99: int | None
-    """Number of training steps until 99 % exact match on training batches (mean of ten lines of metrics), or
-    None."""
+    """Number of training steps until 99 % exact match on training batches (mean of ten lines of metrics), or None."""
     parameters: int
     seconds: float | None
     """CPU time of training in seconds. None if training was interrupted."""
@@ -113,8 +60,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 class Job:
     """One training to measure."""
 
-    stored: dict[str, Any]
-    """The config in the format of a run folder."""
+    stored: dict[str, Any]  # The config in the format of a run folder
     folder: Path
 
     @property
@@ -159,7 +105,6 @@ class Job:
         return stored.measured
 
     def _check_code(self, before: dict[str, Any]) -> None:
-        """Raise `InputError` if the user's code has changed since a measurement or a run with this config."""
         known = before.get("code", {})
         changed = [name for name, digest in self.stored["code"].items() if known.get(name) != digest]
         if changed and before == {**_compared(self.stored), "code": known}:
@@ -202,7 +147,6 @@ def _compared(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def _test(job: Job, run: AnyRun, seconds: float | None) -> Measured:
-    """Test a run and save its measurement."""
     lines, figures = job.run.known_metrics(), run.figures(seed=job.config.training.seed)
     recent = [
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)

@@ -14,7 +14,7 @@ import torch
 
 from regard.arguments import public
 from regard.errors import unknown_choice
-from regard.io.reading import is_file
+from regard.io import is_file
 from regard.plugins import PluginError, check_loaded, describe_error, plugin_imports
 from regard.tasks.base import AnyTask, Task
 from regard.tasks.pairs import PairTask

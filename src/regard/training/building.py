@@ -27,13 +27,11 @@ from regard.streams import make_generator
 from regard.tasks.all_tasks import TASKS
 from regard.tasks.base import AnyTask
 from regard.tasks.batch import Batch, BatchContext, TokenBatch
-from regard.training.adam import make_optimizer, trained_parameters
-from regard.training.checkpoint import Checkpoint, TrainingState
+from regard.training.checkpoint import Checkpoint, TrainingState, make_optimizer, trained_parameters
 from regard.training.config import RunConfig
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import make_objective
-from regard.training.run_folder import RunFolder
-from regard.training.tensor_file import tensor_specs
+from regard.training.run_folder import RunFolder, tensor_specs
 
 # Freezing: parts of a model whose parameters are not trained.
 #
@@ -90,12 +88,9 @@ def _without_side(name: str) -> str:
 # samples. A check takes about as long as a training step, and does not change the random state. An error is one
 # line, and is raised before files are written.
 
-SAMPLES = 2
-"""Number of samples in the test batch."""
-WIDTH = 8
-"""Width of the states for testing a score, positions or a layer."""
-BATCH, HEADS, STEPS, HEAD_WIDTH, STATE_WIDTH = 2, 2, 5, 6, 14
-"""Sizes for testing a part of an attention mechanism."""
+SAMPLES = 2  # Number of samples in the test batch
+WIDTH = 8  # Width of the states for testing a score, positions or a layer
+BATCH, HEADS, STEPS, HEAD_WIDTH, STATE_WIDTH = 2, 2, 5, 6, 14  # Sizes for testing a part of an attention mechanism
 
 
 @contextmanager
@@ -129,10 +124,7 @@ def check_custom_parts(model: ModelConfig) -> None:
     if ":" in model.score:
         code = f"score {model.score!r}"
         failure = f"{code} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}"
-        with (
-            custom_code(failure, "its forward must accept queries and the result of its prepare"),
-            torch.no_grad(),
-        ):
+        with custom_code(failure, "its forward must accept queries and the result of its prepare"), torch.no_grad():
             score = make_score(model.score, WIDTH, WIDTH)
             scores = score(query, score.prepare(keys))
         _check_tensor(code, "scores", scores, (2, 3, 5, 7))
@@ -241,7 +233,6 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
 
 
 def _check_answers(code: str, task: Any, batch: Batch) -> None:
-    """Raise `PluginError` unless the answers and the relevance of a task match its `sizes`."""
     outputs, classes = task.sizes["outputs"], task.sizes["classes"]
     _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
     if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
@@ -291,8 +282,7 @@ def start(
 ) -> TrainingState:
     """Return the initial training state, with the parameters `before` of an earlier run, if any.
 
-    Raises `InputError` if the model cannot be sharded, if these parameters are incompatible, or if custom code
-    fails.
+    Raises `InputError` if the model cannot be sharded, if these parameters are incompatible, or if custom code fails.
     """
     settings = config.training
     if config.custom_parts:
@@ -319,7 +309,6 @@ def start(
 
 
 def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None) -> TaskModel:
-    """Return the model of a run with the parameters `before`, if any, and with frozen parts."""
     model = build_model(config, task)
     if before is not None:
         specs = tensor_specs(model.state_dict())

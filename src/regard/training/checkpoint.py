@@ -13,6 +13,7 @@ interrupted between these writes, the resumed run repeats the steps since the la
 model. No file is unpickled.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,24 +25,30 @@ from torch import Tensor, nn
 
 from regard import fast
 from regard.errors import InputError
-from regard.fast.adam import fused_lerp
-from regard.io.reading import DamageError, has_valid_digest, is_file, is_folder, list_steps
-from regard.io.writing import explain_missing_folder, refuse_links, remove_quietly, write_inside
-from regard.training.adam import Adam
+from regard.fast.adam import fused_adam_step, fused_lerp
+from regard.io import (
+    DamageError,
+    explain_missing_folder,
+    has_valid_digest,
+    is_file,
+    is_folder,
+    list_steps,
+    refuse_links,
+    remove_quietly,
+    write_inside,
+)
+from regard.training.config import Recipe
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.run_folder import RunFolder, config_mismatch
-from regard.training.tensor_file import Expected, pack_tensors, read_tensors, tensor_specs
+from regard.training.run_folder import Expected, RunFolder, config_mismatch, pack_tensors, read_tensors, tensor_specs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """Tensors of a run after `step` training steps."""
 
-    step: int
-    """Number of training steps of the training state, or of the weights if there is no training state."""
-    weights: Mapping[str, Tensor] | None = None
-    """Weights for use; None leaves the stored weights unchanged."""
+    step: int  # Number of training steps of the training state, or of the weights if there is no training state
+    weights: Mapping[str, Tensor] | None = None  # Weights for use; None leaves the stored weights unchanged
     training: Mapping[str, Tensor] | None = None
     """Parameters, optimizer moments, generator, position in the data and validation history. None for a run
     that cannot be resumed."""
@@ -61,11 +68,7 @@ class Checkpoint:
 
     @classmethod
     def load(
-        cls,
-        folder: RunFolder | str | Path,
-        expected: Expected | None = None,
-        *,
-        training: Expected | None = None,
+        cls, folder: RunFolder | str | Path, expected: Expected | None = None, *, training: Expected | None = None
     ) -> Self:
         """Read the weights of a run, and with `training` also its training state.
 
@@ -158,6 +161,125 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
     return file.tensors, file.step
 
 
+# Adam (Kingma and Ba 2015, algorithm 1) over named parameters, with decoupled weight decay (AdamW, Loshchilov
+# and Hutter 2019, algorithm 2).
+#
+# `torch.optim.AdamW` or `fast.adam` computes the updates. This class multiplies the learning rate by a factor for
+# each parameter, and stores the moments by parameter name, as in a checkpoint.
+
+
+EPSILON = 1e-8  # Number added to the square root of the second moment, as in the paper
+
+
+class Adam:
+    """Adam with a learning rate for each training step, multiplied by a factor for each parameter.
+
+    `lr_factors`: factors by parameter name. `weight_decay`: decoupled decay of matrices and embeddings.
+    `moments`: `step`, `mean` and `square`, each by parameter name.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        *,
+        betas: tuple[float, float],
+        lr_factors: Mapping[str, float],
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.parameters = dict(parameters)
+        self.betas = betas
+        self.lr_factors = dict(lr_factors)
+        # Biases and the parameters of normalizations do not decay.
+        self.decays = {
+            name: weight_decay if parameter.dim() > 1 else 0.0 for name, parameter in self.parameters.items()
+        }
+        self._groups: dict[tuple[float, float], list[str]] = defaultdict(list)
+        for name in self.parameters:
+            self._groups[self.lr_factors[name], self.decays[name]].append(name)
+        # The step counts are views of one tensor, so that one operation increments all counts. On a GPU, the
+        # step counts must be in GPU memory.
+        device = next((parameter.device for parameter in self.parameters.values()), None)
+        self._counts = torch.zeros(len(self.parameters), device=device)
+        self.moments = {
+            name: {
+                "step": count,
+                "mean": torch.zeros_like(parameter, requires_grad=False),
+                "square": torch.zeros_like(parameter, requires_grad=False),
+            }
+            for count, (name, parameter) in zip(self._counts.unbind(), self.parameters.items(), strict=True)
+        }
+
+    @property
+    def param_groups(self) -> list[dict[str, list[nn.Parameter]]]:
+        return [{"params": list(self.parameters.values())}]
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def step(self, lr: float) -> None:
+        """Update every parameter that has a gradient, with the rate `lr` multiplied by the parameter's factor."""
+        names = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
+        if fast.enabled():
+            self._fused_step(lr, set(names))
+        else:
+            self._reference_step(lr, names)
+
+    def _reference_step(self, lr: float, names: list[str]) -> None:
+        groups = [
+            {"params": [self.parameters[name]], "lr": lr * self.lr_factors[name], "weight_decay": self.decays[name]}
+            for name in names
+        ]
+        optimizer = torch.optim.AdamW(groups, betas=self.betas, eps=EPSILON, foreach=False)
+        for name in names:
+            moments = self.moments[name]
+            optimizer.state[self.parameters[name]] = {
+                "step": moments["step"],
+                "exp_avg": moments["mean"],
+                "exp_avg_sq": moments["square"],
+            }
+        optimizer.step()
+
+    def _fused_step(self, lr: float, with_grad: set[str]) -> None:
+        if len(with_grad) == len(self.parameters):
+            self._counts += 1
+        else:
+            for name in with_grad:
+                self.moments[name]["step"] += 1
+        for (factor, decay), group in self._groups.items():
+            names = [name for name in group if name in with_grad]
+            parameters = [self.parameters[name] for name in names]
+            if names:
+                fused_adam_step(
+                    parameters,
+                    [parameter.grad for parameter in parameters if parameter.grad is not None],
+                    [self.moments[name] for name in names],
+                    lr=lr * factor,
+                    betas=self.betas,
+                    epsilon=EPSILON,
+                    weight_decay=decay,
+                )
+
+
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
+    """Return Adam for the trainable parameters of a model, with the recipe's factor for the rate of the output layer.
+
+    >>> from regard.training.config import RECIPES
+    >>> make_optimizer(nn.Linear(2, 1), RECIPES["seed"]).lr_factors
+    {'weight': 1.0, 'bias': 1.0}
+    """
+    parameters = trained_parameters(model)
+    factors = {name: recipe.output_lr if name.startswith("output.") else 1.0 for name in parameters}
+    return Adam(parameters, betas=recipe.betas, lr_factors=factors, weight_decay=recipe.weight_decay)
+
+
+# The state of a training run.
+
+
 @dataclass
 class Progress:
     """Position in the data and validation history.
@@ -167,10 +289,8 @@ class Progress:
     ([True, True, False], True)
     """
 
-    place: tuple[int, int, int] = (0, 0, 0)
-    """Position of the next batch in the corpus: epoch, pool, batch."""
-    best: float = float("-inf")
-    """Best criterion of all validations; larger is better."""
+    place: tuple[int, int, int] = (0, 0, 0)  # Position of the next batch in the corpus: epoch, pool, batch
+    best: float = float("-inf")  # Best criterion of all validations; larger is better
     since_best: int = 0
     """Number of validations since the best validation; -1 until the criterion moves from its first value."""
 
@@ -206,8 +326,7 @@ class TrainingState:
     average: dict[str, Tensor] = field(default_factory=dict)
     """Moving averages of the trained parameters by name; empty without averaging."""
     progress: Progress = field(default_factory=Progress)
-    scaler: torch.amp.GradScaler | None = None
-    """Scale of the loss in float16 and its history; None for other dtypes."""
+    scaler: torch.amp.GradScaler | None = None  # Scale of the loss in float16 and its history; None for other dtypes
 
     @property
     def model(self) -> nn.Module:
@@ -271,8 +390,7 @@ class TrainingState:
         return tensors
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set the state from the result of `tensors`. Raises `RuntimeError` or `ValueError` for impossible
-        values."""
+        """Set the state from the result of `tensors`. Raises `RuntimeError` or `ValueError` for impossible values."""
         self.generator.set_state(tensors["generator"])
         with torch.no_grad():
             for name, value in self.model.state_dict().items():
@@ -305,10 +423,8 @@ class TrainingState:
             Checkpoint(step=self.step, weights=weights, training=self.tensors()).save(folder)
 
     def restore(self, folder: RunFolder) -> None:
-        """Load the last checkpoint. Raises `InputError` if the checkpoint is missing, damaged or
-        incompatible."""
-        # The weights are also checked, so that an edited file raises an error before the next checkpoint
-        # overwrites it.
+        """Load the last checkpoint. Raises `InputError` if the checkpoint is missing, damaged or incompatible."""
+        # The weights are also checked, so that an edited file raises an error before the next checkpoint overwrites it.
         checkpoint = Checkpoint.load(folder, training=tensor_specs(self.tensors()))
         assert checkpoint.training is not None
         self.step = checkpoint.step

@@ -4,17 +4,16 @@
 >>> config.options.heads, config.options.steps
 (8, 2000)
 
-The class of the options has the fields of the task's config, of the model's config and of `TrainingConfig`, with
-the defaults of the task. The names of all fields differ, so that each is one flag, and task, model and training
-read what they need from the same object. A config is created from flags (`make_config`, `changed_config`) or from
-a stored run (`config_from_json`). The type of every value is checked, and unknown names are errors.
+The class of the options has the fields of the task's config, of the model's config and of `TrainingConfig`, with the
+defaults of the task. The names of all fields differ, so that each is one flag, and task, model and training read what
+they need from the same object. A config is created from flags (`make_config`, `changed_config`) or from a stored run
+(`config_from_json`). The type of every value is checked, and unknown names are errors.
 
-Every run has all options of `TrainingConfig`, so that the training loop reads them without asking for the
-model. An option that is not a flag of the model (`FLAGS`) keeps its value there, which has no effect. The
-docstring after a field is its `--help`.
+Every run has all options of `TrainingConfig`, so that the training loop reads them without asking for the model. An
+option that is not a flag of the model (`FLAGS`) keeps its value there, which has no effect. The docstring after a field
+is its `--help`.
 
-To add a model, add its file in `regard.models`, a line in `MODELS`, and, if it has own training flags, one in
-`FLAGS`.
+To add a model, add its file in `regard.models`, a line in `MODELS`, and, if it has own training flags, one in `FLAGS`.
 """
 
 import dataclasses
@@ -69,10 +68,8 @@ TITLES = {
 class Criterion(NamedTuple):
     """A figure of a validation text."""
 
-    figure: str
-    """bleu, chrf, loss or perplexity."""
-    text: str
-    """Name of the validation text; empty for the text of `--valid`."""
+    figure: str  # bleu, chrf, loss or perplexity
+    text: str  # Name of the validation text; empty for the text of `--valid`
 
     @property
     def metric(self) -> str:
@@ -185,20 +182,17 @@ class TrainingConfig:
     batchsize: Annotated[int, Limits(0, 10**6)] = 1
     """Number of samples in a batch. On parallel text, the largest number of pairs; 0: limited only by tokens."""
     tokens: Annotated[int, Limits(0, 10**8)] = 0
-    """Number of tokens in a batch, including padding: the larger of the numbers on the source and target
-    sides."""
+    """Number of tokens in a batch, including padding: the larger of the numbers on the source and target sides."""
     accumulate: Annotated[int, Limits(1, 10**4)] = 1
     """Number of batches whose gradients are summed for one training step."""
     snapshots: Annotated[int, Limits(0, 10_000)] = 0
     """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
     Snapshots show how attention forms. 0: no snapshots."""
     freeze: tuple[str, ...] = ()
-    """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer
-    (encoder.0) or a part of a layer (decoder.1.cross). Use this option for a run that starts from the
-    parameters of another run."""
+    """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer (encoder.0) or
+    a part of a layer (decoder.1.cross). Use this option for a run that starts from the parameters of another run."""
     recipe: Literal["regard", "seed"] = "regard"
-    """regard: Adam with warm-up, cosine decay and a faster output layer. seed: the primer's Adam at a constant
-    rate."""
+    """regard: Adam with warm-up, cosine decay and a faster output layer. seed: the primer's Adam at a constant rate."""
     vary_len: bool = False
     """Train on all lengths up to max_len, with a mask. A query model can then also attend to an additional
     learned step."""
@@ -231,13 +225,11 @@ class TrainingConfig:
     clip: Annotated[float, Limits(0, math.inf, "low")] = 1.0
     """Largest norm of the gradient."""
     precision: Precision = FLOAT32
-    """Dtype of matrix products: bfloat16, float16 or float32. auto: the faster of bfloat16 and float32,
-    measured once for each machine. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al.
-    2018)."""
+    """Dtype of matrix products: bfloat16, float16 or float32. auto: the faster of bfloat16 and float32, measured once
+    for each machine. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al. 2018)."""
     validate_every: Annotated[int, Limits(0, 10**9)] = 0
-    """Number of training steps between two validations. Each validation translates all validation texts, or
-    measures the loss of a language model on samples that are not in the training data; 0 (language models):
-    none."""
+    """Number of training steps between two validations. Each validation translates all validation texts, or measures
+    the loss of a language model on samples that are not in the training data; 0 (language models): none."""
     criterion: str = "bleu"
     """Figure that selects the best model: bleu or chrf (percent), loss (nats per token) or perplexity. For a
     text of --extra_valid, add its name: bleu/NAME."""
@@ -317,8 +309,7 @@ class TrainingConfig:
         return [*kept, self.steps]
 
 
-COMMON = ("steps", "lr", "seed", "snapshots", "freeze")
-"""Training flags of every model."""
+COMMON = ("steps", "lr", "seed", "snapshots", "freeze")  # Training flags of every model
 LONG = {
     **dict.fromkeys(("compile", "sharded", "tensorboard"), False),
     "accumulate": 1,
@@ -378,13 +369,7 @@ MODELS = {
 }
 """Module in `regard.models` and class of every model. The default model of a task is the first that fits, unless
 the task names another."""
-ANSWERS = {
-    "query": "numbers",
-    "pooling": "numbers",
-    "recurrent": "text",
-    "transformer": "text",
-    "decoder": "tokens",
-}
+ANSWERS = {"query": "numbers", "pooling": "numbers", "recurrent": "text", "transformer": "text", "decoder": "tokens"}
 """Form of the answers of every model, without its import, which would slow down each command."""
 TINY = {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4, "dropout": 0.2}
 SIX_LAYERS = {"enc_layers": 6, "dec_layers": 6, "steps": 12_000}
@@ -786,10 +771,6 @@ def _can_stop(flags: Flags) -> bool:
     return not stops or (flags["steps"] - 1) // flags["validate_every"] > flags["patience"]
 
 
-def _ties(flags: Flags) -> bool:
-    return "concatenated" not in (flags["positions"], *flags["attention"].split(","))
-
-
 DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
     "activation": (lambda flags: flags.get("feed_forward", True), "with --no-feed_forward"),
     "bleu_tokenize": (lambda flags: bool(flags["test"]) or _validates(flags), "without --valid or --test"),
@@ -810,7 +791,10 @@ DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
     "score": (lambda flags: flags.get("pooling", "attention") == "attention", "without --pooling attention"),
     "snapshots": (lambda flags: flags["snapshots"] <= flags["steps"] + 1, "without more --steps"),
     "test": (lambda flags: flags["hub"] is None, "with --hub"),
-    "tied": (_ties, "with concatenated positions"),
+    "tied": (
+        lambda flags: "concatenated" not in (flags["positions"], *flags["attention"].split(",")),
+        "with concatenated positions",
+    ),
     "valid": (lambda flags: flags["hub"] is None, "with --hub"),
     "validate_every": (
         lambda flags: _validates(flags) or flags.get("keep", 0) > 0,

@@ -1,8 +1,7 @@
 """Processes of a training run: a single process, or the processes started by `torchrun`.
 
-Each batch is split between the processes by rows, and the losses and gradients of all processes are summed. The
-result of training is therefore the same for any number of processes, except for the order of additions and the
-dropout masks.
+Each batch is split between the processes by rows, and the losses and gradients of all processes are summed. The result
+of training is therefore the same for any number of processes, except for the order of additions and the dropout masks.
 """
 
 import os
@@ -20,7 +19,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError
-from regard.io.locking import hold_lock
+from regard.io import hold_lock
 from regard.tasks.batch import Batch, TokenBatch
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch | TokenBatch)
@@ -37,10 +36,8 @@ class DistributedContext:
     rank: int = 0
     size: int = 1
     device: torch.device = CPU
-    restarted: bool = False
-    """Whether torchrun has restarted the processes after a failure (`--max-restarts`)."""
-    launch: Any = None
-    """Store of torchrun that persists when processes are restarted; None if unavailable."""
+    restarted: bool = False  # Whether torchrun has restarted the processes after a failure (`--max-restarts`)
+    launch: Any = None  # Store of torchrun that persists when processes are restarted; None if unavailable
 
     @property
     def first(self) -> bool:
@@ -65,8 +62,7 @@ class DistributedContext:
         return shared.item()
 
     def note_created(self, folder: Path) -> None:
-        """Record in the store of torchrun that this launch created a run, for processes that are restarted
-        later."""
+        """Record in the store of torchrun that this launch created a run, for processes that are restarted later."""
         if self.launch is not None:
             self.launch.set(str(folder.resolve()), "created")
 
@@ -82,8 +78,7 @@ class DistributedContext:
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
-        """Run a block in the first process, then in the other processes, which reuse the files of the first
-        process."""
+        """Run a block in the first process, then in the other processes, which reuse the files of the first process."""
         if not self.first:
             self.wait()
         yield
@@ -95,8 +90,7 @@ class DistributedContext:
             dist.barrier()
 
     def lock(self, folder: Path) -> AbstractContextManager[None]:
-        """Lock a folder for this training run. Raises `InputError` if another training run has locked the
-        folder."""
+        """Lock a folder for this training run. Raises `InputError` if another training run has locked the folder."""
         return hold_lock(folder) if self.first else nullcontext()
 
 
@@ -122,11 +116,9 @@ def join_processes(*, gpu: bool, sharded: bool = False) -> Iterator[DistributedC
         torch.cuda.set_device(device)
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
-    # Restarted processes share the store of the earlier processes, and must not use the addresses of these
-    # processes.
+    # Restarted processes share the store of the earlier processes, and must not use the addresses of these processes.
     prefix_store: Any = vars(dist)["PrefixStore"]  # not a public name of torch.distributed
-    # The store of torchrun persists after the processes. With an etcd rendezvous, the first process owns the
-    # store.
+    # The store of torchrun persists after the processes. With an etcd rendezvous, the first process owns the store.
     outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     launch = prefix_store("regard/created", store) if outlives else None
     store = prefix_store(f"regard/{restarts}", store)

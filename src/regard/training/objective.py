@@ -30,11 +30,10 @@ from regard.training.config import TrainingConfig
 
 # Cross-entropy over a large vocabulary, computed in chunks without storing all logits.
 #
-# The logits of all target steps over 12,000 subwords are the largest tensor in a training step of a translation
-# model: 190 MB for 4,000 target steps. This tensor is read and written again for the softmax, its gradient, and
-# the two products of the backward pass. This module computes one chunk of target steps at a time, from states to
-# gradients. The chunk stays in the processor's cache, in reused memory. Only the gradients of the states and of
-# the weight are stored.
+# The logits of all target steps over 12,000 subwords are the largest tensor in a training step of a translation model:
+# 190 MB for 4,000 target steps. This tensor is read and written again for the softmax, its gradient, and the two
+# products of the backward pass. This module computes one chunk of target steps at a time, from states to gradients. The
+# chunk stays in the processor's cache, in reused memory. Only the gradients of the states and of the weight are stored.
 #
 # Apart from the matrix products, the passes over a chunk take most of the time. Three optimizations reduce these
 # passes. The gradients are divided by the sum of the softmax instead of the softmax itself, because the gradients
@@ -46,27 +45,20 @@ from regard.training.config import TrainingConfig
 CHUNK, GPU_CHUNK = 1 << 24, 1 << 28
 """Size of a chunk's logits in bytes: on a CPU, a chunk stays in the cache; on a GPU, few large operations are
 faster than many small ones."""
-BITS = 1 / math.log(2)
-"""Bits in a nat."""
-FAR = 60.0
-"""Largest logit in bits for which powers of 2 and their sums do not overflow in float32 and bfloat16."""
+BITS = 1 / math.log(2)  # Bits in a nat
+FAR = 60.0  # Largest logit in bits for which powers of 2 and their sums do not overflow in float32 and bfloat16
 
 
 def cross_entropy(
-    states: Tensor,
-    layer: tuple[Tensor, Tensor | None],
-    target: Tensor,
-    smoothing: float = 0.0,
-    agreement: float = 0.0,
+    states: Tensor, layer: tuple[Tensor, Tensor | None], target: Tensor, smoothing: float = 0.0, agreement: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Return the cross-entropy in nats, summed over all steps, and whether each step is correct: (N,) bool.
 
-    `states`: (P, N, D). `layer`: weight (V, D), and bias (V,) or None. `target`: (N,) int64. The loss is the
-    sum over the passes. Correctness is that of the first pass. `smoothing`: fraction of the target distribution
-    that is spread uniformly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the
-    mean of the two Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al.
-    2021, section 2). Under autocast, matrix products have the dtype of autocast. Sums and logarithms are
-    float32 (float64 for float64 states).
+    `states`: (P, N, D). `layer`: weight (V, D), and bias (V,) or None. `target`: (N,) int64. The loss is the sum over
+    the passes. Correctness is that of the first pass. `smoothing`: fraction of the target distribution that is spread
+    uniformly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the mean of the two
+    Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al. 2021, section 2). Under
+    autocast, matrix products have the dtype of autocast. Sums and logarithms are float32 (float64 for float64 states).
 
     >>> loss, correct = cross_entropy(torch.eye(2)[None], (torch.eye(2), None), torch.tensor([0, 0]))
     >>> round(loss.item(), 3), correct.tolist()
@@ -173,11 +165,10 @@ def _multiply(name: str, left: Tensor, right: Tensor, offset: Tensor | None = No
 
 
 def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss without the uniform part of smoothing, the correct steps (N, 1), and a factor per row (N,
-    1).
+    """Return the loss without the uniform part of smoothing, the correct steps (N, 1), and a factor per row (N, 1).
 
-    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Its product with the factor is the gradient
-    of the loss.
+    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Its product with the factor is the gradient of the
+    loss.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     largest, aim = _largest(logits), logits.gather(1, goal.unsqueeze(1))
@@ -196,7 +187,6 @@ def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor
 
 
 def _largest(logits: Tensor) -> Tensor:
-    """Return the largest logit (N, 1) of each row."""
     if logits.dtype == torch.bfloat16 and logits.device.type == "cpu":
         # If at least one value is not negative, the bits of the largest bfloat16 value are also the largest
         # integer. Comparing integers is ten times as fast.
@@ -237,21 +227,16 @@ def _agree(logits: Tensor, goal: Tensor, smoothing: float, agreement: float) -> 
 Model = TypeVar("Model", AnswerModel, Seq2Seq, LanguageModel)
 AnyBatch = TypeVar("AnyBatch", Batch, PairBatch, TokenBatch)
 
-CLOSE = 0.1
-"""Largest error of a real output that counts as correct."""
-HEAD = 0
-"""Index of the guided head in its layer."""
-SMALLEST_WEIGHT = 1e-9
-"""Lower bound of a weight, so that its logarithm is finite."""
+CLOSE = 0.1  # Largest error of a real output that counts as correct
+HEAD = 0  # Index of the guided head in its layer
+SMALLEST_WEIGHT = 1e-9  # Lower bound of a weight, so that its logarithm is finite
 
 
 class Objective(nn.Module, Generic[Model, AnyBatch]):
-    """A model with its loss. `generator` samples the target steps whose input is the true token (teacher
-    forcing)."""
+    """A model with its loss. `generator` samples the target steps whose input is the true token (teacher forcing)."""
 
     model: Model
-    fast_gradient: QueryGradient | None = None
-    """Function that computes loss and gradients without autograd, or None."""
+    fast_gradient: QueryGradient | None = None  # Function that computes loss and gradients without autograd, or None
 
     def __init__(self, model: Model, settings: TrainingConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -309,11 +294,7 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
             decoded = model.read(target_in, model.encode(source, mask), forced)
         states = decoded.reshape(passes, -1, decoded.shape[-1]).index_select(1, tokens_at)
         loss, correct = cross_entropy(
-            states,
-            model.vocabulary_layer,
-            batch.target.flatten()[tokens_at],
-            settings.label_smoothing,
-            settings.r_drop,
+            states, model.vocabulary_layer, batch.target.flatten()[tokens_at], settings.label_smoothing, settings.r_drop
         )
         for alignment_loss in alignment_losses:
             loss = loss + settings.guide_weight * alignment_loss
@@ -353,8 +334,7 @@ OBJECTIVES: dict[str, type[Objective[Any, Any]]] = {
 
 
 def guided_layer(model: Seq2Seq) -> str:
-    """Return the name of the layer with the guided head. Raises `InputError` if no layer attends to the
-    source."""
+    """Return the name of the layer with the guided head. Raises `InputError` if no layer attends to the source."""
     if not model.cross_layers:
         raise InputError("guide needs attention to the source, which this model does not have: leave out guide")
     return model.cross_layers[-2:][0]

@@ -28,15 +28,13 @@ from torch.distributed.tensor import DTensor
 
 from regard.attention.blocks import Block, DecoderLayer
 from regard.errors import InputError
-from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
-from regard.io.writing import refuse_links, remove_quietly, write_json
+from regard.io import add_digest, has_valid_digest, list_files, read_json, refuse_links, remove_quietly, write_json
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
 from regard.training.run_folder import MEND, RunFolder, config_mismatch, file_digest
 
-DIGESTS = "digests"
-"""Prefix of the names of digest files in a checkpoint."""
+DIGESTS = "digests"  # Prefix of the names of digest files in a checkpoint
 
 
 def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
@@ -76,7 +74,8 @@ class ShardedState(TrainingState):
         weights = {} if self.replica is None else self.replica.state_dict()
         with torch.no_grad():
             for name, value in (self.model.state_dict() | self.average).items():
-                whole = _gather(value)  # one at a time, because all together may not fit in memory
+                # One at a time, because all together may not fit in memory.
+                whole = (value.full_tensor() if isinstance(value, DTensor) else value).cpu()
                 if weights:
                     weights[name].copy_(whole.view_as(weights[name]))  # see `_add_dimensions`
         yield self.model if self.replica is None else self.replica.eval()
@@ -106,7 +105,9 @@ class ShardedState(TrainingState):
         writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
         save(self.tensors(), storage_writer=writer)
         context.wait()
-        write_digests(folder, building, context.rank, context.size)
+        share = [path for path in list_files(building) if path.suffix != ".json"][context.rank :: context.size]
+        digests = {"config": folder.config_text, "files": {path.name: file_digest(path) for path in share}}
+        write_json(building / f"{DIGESTS}-{context.rank}.json", add_digest(digests))
         context.wait()
         if context.first:
             remove_quietly(target)
@@ -135,16 +136,8 @@ class _Digests(msgspec.Struct, forbid_unknown_fields=True):
     """Content of a digest file."""
 
     config: str
-    files: dict[str, str]
-    """SHA-256 digests by file name."""
+    files: dict[str, str]  # SHA-256 digests by file name
     digest: str
-
-
-def write_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
-    share = [path for path in list_files(checkpoint) if path.suffix != ".json"][rank::size]
-    files = {path.name: file_digest(path) for path in share}
-    content = {"config": folder.config_text, "files": files}
-    write_json(checkpoint / f"{DIGESTS}-{rank}.json", add_digest(content))
 
 
 def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
@@ -167,10 +160,6 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
         for content in digests:
             if (problem := config_mismatch(content.config, stored, checkpoint.name)) is not None:
                 folder.refuse_edited(checkpoint.name, problem)
-
-
-def _gather(tensor: Tensor) -> Tensor:
-    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
 
 def _checkpoints(folder: RunFolder) -> list[Path]:

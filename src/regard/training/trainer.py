@@ -1,9 +1,12 @@
 """Training loop: steps, metrics, validations, checkpoints; kept models; the dtype of matrix products."""
 
 import math
+import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -13,8 +16,7 @@ from regard.attention.blocks import Block
 from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.fast import onednn
-from regard.io.reading import list_steps
-from regard.io.writing import refuse_links, remove_quietly
+from regard.io import list_steps, refuse_links, remove_quietly
 from regard.machine import choose
 from regard.streams import derive_seed
 from regard.tasks.batch import Batch, BatchSource, TokenBatch
@@ -23,7 +25,6 @@ from regard.training.config import Criterion, Precision, TrainingConfig
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
 from regard.training.run_folder import RunFolder
-from regard.training.signals import delay_signals, exit_by_signal
 
 # Kept models of a training run: `kept/step-N.safetensors`, the weights for use after N training steps.
 
@@ -31,9 +32,8 @@ from regard.training.signals import delay_signals, exit_by_signal
 def keep_weights(folder: RunFolder, checkpoint: Checkpoint, most: int, criterion: Criterion | None) -> None:
     """Write the weights of a checkpoint to the kept models of a run, and remove all but the `most` best models.
 
-    The best models are those with the best criterion in metrics.jsonl; of equally good models, and without a
-    criterion, the latest. Models without metrics are removed first. Raises `MachineError` if a file cannot be
-    written.
+    The best models are those with the best criterion in metrics.jsonl; of equally good models, and without a criterion,
+    the latest. Models without metrics are removed first. Raises `MachineError` if a file cannot be written.
     """
     checkpoint.save_weights(folder, "kept")
     refuse_links(folder.kept_folder)
@@ -49,8 +49,7 @@ def keep_weights(folder: RunFolder, checkpoint: Checkpoint, most: int, criterion
 
 # Dtype of matrix products in training.
 
-PRECISION = "precision"
-"""Name of the measured choice between float32 and bfloat16."""
+PRECISION = "precision"  # Name of the measured choice between float32 and bfloat16
 
 
 def measure_choices(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> dict[str, str]:
@@ -98,8 +97,7 @@ def _products() -> dict[str, Callable[[], object]]:
 
 
 Metrics = dict[str, float]
-METRICS_EVERY = 10
-"""Number of training steps between two lines of metrics."""
+METRICS_EVERY = 10  # Number of training steps between two lines of metrics
 CHECKPOINT_EVERY = 500
 """Number of training steps between two checkpoints. A killed process loses at most this number of steps."""
 
@@ -275,8 +273,7 @@ def _compiling() -> Iterator[None]:
 def _distribute(objective: Objective[Any, Any], settings: TrainingConfig, context: DistributedContext) -> nn.Module:
     """Return the objective with optionally compiled layers, wrapped in DDP for several processes.
 
-    Only the layers are compiled, because one compilation is then valid for all layers and for batches of any
-    shape.
+    Only the layers are compiled, because one compilation is then valid for all layers and for batches of any shape.
     """
     if settings.compile:
         for module in objective.modules():
@@ -286,3 +283,62 @@ def _distribute(objective: Objective[Any, Any], settings: TrainingConfig, contex
         objective.fast_gradient = None  # DDP sums only gradients that come from autograd
         return nn.parallel.DistributedDataParallel(objective)
     return objective
+
+
+# Signals during training: Ctrl-C, SIGTERM and SIGHUP take effect after the current training step.
+
+
+DEBOUNCE = 2.0
+"""Time in seconds during which repeated signals are treated as one signal. A process often receives a signal
+twice, because the terminal sends Ctrl-C to all processes, and torchrun sends it again."""
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised by Ctrl-C during training, after the current step has been finished and saved."""
+
+
+class Terminated(SystemExit):
+    """Another signal than Ctrl-C stopped a training run, which is saved; the exit status is 128 + its number."""
+
+
+@contextmanager
+def delay_signals() -> Iterator[list[int]]:
+    """Yield a list that receives the first of `SIGNALS` instead of ending the process.
+
+    A signal that arrives more than `DEBOUNCE` seconds later has its usual effect. Only the main thread can
+    handle signals. In other threads, the list is always empty.
+    """
+    received: list[int] = []
+    handlers: dict[int, object] = {}
+    first = math.inf  # unknown: a second signal may arrive while the first signal is handled
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if not received:
+            received.append(number)
+            first = time.monotonic()
+        elif time.monotonic() > first + DEBOUNCE:
+            restore()
+            signal.raise_signal(number)
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    try:
+        for number in SIGNALS:
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
+                handlers[number] = signal.signal(number, receive)
+    except ValueError:  # not the main thread
+        handlers.clear()
+    try:
+        yield received
+    finally:
+        restore()
+
+
+def exit_by_signal(number: int) -> None:
+    if number == signal.SIGINT:
+        raise Interrupted
+    raise Terminated(128 + number)

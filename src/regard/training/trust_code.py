@@ -1,10 +1,9 @@
 """Trust in the custom code that a run refers to.
 
-A config can refer to code: the Python file of its task, or `module:Class` as model, score or another part.
-Loading a run of a different user must not execute this code. Custom code is executed only if the user has
-trained with it on this machine or allows it with `trust_code`. The start of a training run is recorded. The
-record contains digests of the path and of all code that the file can import, so changed code, or a different
-file with the same name, is not trusted.
+A config can refer to code: the Python file of its task, or `module:Class` as model, score or another part. Loading a
+run of a different user must not execute this code. Custom code is executed only if the user has trained with it on this
+machine or allows it with `trust_code`. The start of a training run is recorded. The record contains digests of the path
+and of all code that the file can import, so changed code, or a different file with the same name, is not trusted.
 """
 
 import hashlib
@@ -19,13 +18,11 @@ from regard.errors import InputError, is_own
 from regard.machine import read_state, state_folder, write_state
 from regard.plugins import code_digest, find_plugin, plugin_module
 
-_trusted_here: set[str] = set()
-"""Digests of code that this process trusts."""
+_trusted_here: set[str] = set()  # Digests of code that this process trusts
 
 
 def trust(stored: Mapping[str, Any]) -> None:
-    """Trust the code that a config (as plain data) refers to, in this process and in later processes of this
-    user.
+    """Trust the code that a config (as plain data) refers to, in this process and in later processes of this user.
 
     If the record cannot be written, for example on a read-only disk, the code is trusted only in this process.
     """

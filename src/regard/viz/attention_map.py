@@ -26,7 +26,7 @@ from regard.attention.interventions import active_interventions, suspend_interve
 from regard.attention.names import known_name
 from regard.attention.records import Record, describe_remarks
 from regard.errors import InputError, check_range
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.result import Result, to_plain
 from regard.viz.maps import WORD_START, LayerKind, LayerMap, Map, merge_words
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import numpy as np
 
 from regard.errors import check_range
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.viz.maps import CROSS, LayerMap, Map, finite, word_pieces
 
 

@@ -26,7 +26,7 @@ from rich.cells import cell_len
 
 from regard.arguments import public
 from regard.errors import InputError
-from regard.io.writing import write_file
+from regard.io import write_file
 from regard.result import Result, to_plain
 from regard.viz.attention_map import PICTURES, check_extension
 from regard.viz.figure import COLOURS, NOT_FINITE, downsample, drawable, figure_bytes, label_interval, short_label

@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.cli.parsing import parse, wants_help
 from regard.cli.terminal import print_message, print_table, raw_output
 from regard.errors import InputError, plural
-from regard.io.writing import check_writable, refuse_input, write_file, write_json
+from regard.io import check_writable, refuse_input, write_file, write_json
 from regard_course.check import NoAnswerError, check_file, choose_exercises, write_stubs
 from regard_course.handed_in import find_people, show_name
 from regard_course.lessons.lesson import HOME

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.cli.parsing import read_command
 from regard.cli.terminal import print_message
-from regard.io.writing import write_new
+from regard.io import write_new
 from regard_course.translated import find_language, known_languages
 
 

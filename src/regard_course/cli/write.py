@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.cli.parsing import check_needed, parse, wants_help
 from regard.errors import InputError, check_range
-from regard.io.writing import write_new
+from regard.io import write_new
 from regard.progress import progress_bar
 from regard_course.check import choose_exercises
 from regard_course.puzzles.puzzle import PUZZLES, Puzzle, find_puzzle

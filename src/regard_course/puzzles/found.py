@@ -18,14 +18,13 @@ import torch
 from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.errors import InputError, check_range
-from regard.io.reading import DamageError, damaged_file, read_json
-from regard.io.writing import write_new
+from regard.io import DamageError, damaged_file, read_json, write_new
 from regard.models.base import TaskModel
 from regard.result import Result, to_plain
 from regard.runs.run_types import AnyRun
 from regard.streams import make_generator
 from regard.training.config import find_model
-from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
+from regard.training.run_folder import digest_tensors, pack_tensors, read_tensors
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.models import Place, compile_puzzle, show_place
 from regard_course.puzzles.puzzle import NO_VALUE, TEXTS, Puzzle

@@ -20,13 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.arguments import Limits, public
-from regard.io.reading import is_file
-from regard.io.writing import check_folder, make_folder
+from regard.io import check_folder, is_file, make_folder
 from regard.progress import counting_bar
 from regard.result import Result, to_plain
 from regard.statistics import LEVEL, holm, mean_interval
-from regard.sweep.job import say_reused
-from regard.sweep.processes import run_in_processes
+from regard.sweep.backends import run_in_processes, say_reused
 from regard_lab.bench.known_models import KnownModelChoice, ResistsError, choose_models
 from regard_lab.bench.rankings import (
     ALL,

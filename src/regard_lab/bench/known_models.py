@@ -22,19 +22,17 @@ from regard.activations.components import find_components, replace_outputs
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD
 from regard.errors import RegardError, unknown_choice
-from regard.io.reading import is_file
-from regard.io.writing import make_folder, write_file, write_json
+from regard.io import is_file, make_folder, write_file, write_json
 from regard.models.base import TaskModel
-from regard.runs.answer_run import AnswerRun
-from regard.runs.language_run import LanguageRun
 from regard.runs.loading import load
-from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
+from regard.runs.sequence_run import PairRun
+from regard.runs.tensor_run import AnswerRun, LanguageRun
 from regard.runs.training import train
 from regard.streams import derive_seed, make_generator
 from regard.tasks.batch import IGNORE
 from regard.training.config import FLAGS, combine
-from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
+from regard.training.run_folder import digest_tensors, pack_tensors, read_tensors
 from regard.version import __version__
 from regard_lab.programs.compiler import Circuit, Compiled, compile_program
 from regard_lab.programs.language import Family

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from regard.arguments import public
-from regard.io.writing import make_folder, write_file
+from regard.io import make_folder, write_file
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
 from regard.viz.page import write_page

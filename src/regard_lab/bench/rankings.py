@@ -27,12 +27,11 @@ import numpy as np
 from regard.errors import InputError, unknown_choice
 from regard.interpret.attribution.methods import METHODS, average, known_method, library_method, run_method
 from regard.interpret.attribution.trial import LEVELS, Background, Level, Trial
-from regard.io.reading import is_file, read_json
-from regard.io.writing import make_folder, refuse_links, write_json
+from regard.io import is_file, make_folder, read_json, refuse_links, write_json
 from regard.plugins import PluginError, check_loaded, code_digest, describe_error, import_plugin, plugin_imports
 from regard.statistics import auroc
 from regard.streams import derive_seed
-from regard.training.tensor_file import digest_tensors
+from regard.training.run_folder import digest_tensors
 from regard.version import __version__
 from regard.viz.subject import ProbeInput
 from regard_lab.bench.known_models import KnownModel

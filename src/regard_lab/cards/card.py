@@ -28,13 +28,12 @@ from torch import Tensor
 
 from regard.attention.mechanism import Mechanism
 from regard.errors import check_range, plural
-from regard.io.reading import is_file, read_json
-from regard.io.writing import make_folder, write_file, write_json
+from regard.io import is_file, make_folder, read_json, write_file, write_json
 from regard.models.decoder_only import DecoderOnly
 from regard.result import percent, signed, to_plain
 from regard.statistics import LEVEL, Interval, describe_range, paired_interval, seed_range
 from regard.streams import make_generator
-from regard.sweep.job import Backend
+from regard.sweep.backends import Backend
 from regard.tasks.batch import TokenBatch
 from regard.viz.report_page import Part, Plot, render_page
 from regard_lab.cards.cells import (
@@ -223,9 +222,9 @@ def measure_cost(mechanism: str, folder: Path) -> Cost:
                 if number >= 0:
                     measured.append(time.perf_counter() - began)
     parameters = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
-    medians = [round(1000 * statistics.median(measured), 3) for measured in times]
+    own_median, softmax_median = (round(1000 * statistics.median(measured), 3) for measured in times)
     ratio = round(statistics.median(own / softmax for own, softmax in zip(*times, strict=True)), 3)
-    cost = Cost(*medians, ratio, *memory, *parameters)
+    cost = Cost(own_median, softmax_median, ratio, *memory, *parameters)
     make_folder(path.parent)
     write_json(path, dataclasses.asdict(cost))
     return cost

@@ -22,16 +22,14 @@ from torch import Tensor
 from regard.attention.interventions import record_own
 from regard.errors import MachineError
 from regard.evaluation.accuracy import output_losses
-from regard.io.reading import is_file, json_digest, read_json
-from regard.io.writing import make_folder, refuse_links, write_json
+from regard.io import is_file, json_digest, make_folder, read_json, refuse_links, write_json
 from regard.models.decoder_only import DecoderOnly
 from regard.progress import counting_bar, print_status
 from regard.streams import derive_seed, make_generator
-from regard.sweep.job import Backend, say_reused
-from regard.sweep.processes import Local
+from regard.sweep.backends import Backend, Local, say_reused
 from regard.tasks.batch import TokenBatch
 from regard.tasks.tokens import TokenTask
-from regard.training.adam import make_optimizer
+from regard.training.checkpoint import make_optimizer
 from regard.training.config import Recipe
 from regard.training.trust_code import code_digests
 from regard_lab.cards.probes import PROBES, CardProbe

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.arguments import Limits
 from regard.errors import InputError, check_range
-from regard.io.reading import json_digest
+from regard.io import json_digest
 from regard.models.decoder_only import DecoderOnlyConfig
 from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE

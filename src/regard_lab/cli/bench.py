@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.cli.parsing import read_command
 from regard.cli.terminal import print_table, resumable, say_saved
-from regard.io.writing import check_writable, write_json
+from regard.io import check_writable, write_json
 from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
 from regard_lab.bench.page import write_bench_page
 

@@ -10,7 +10,7 @@ from regard.cli.compare import MachineFlags, make_backend
 from regard.cli.parsing import read_command
 from regard.cli.terminal import print_table, resumable, say_saved
 from regard.errors import InputError
-from regard.io.writing import check_writable, write_json
+from regard.io import check_writable, write_json
 from regard_lab.cards.card import (
     MECHANISMS,
     SAVEPATH,

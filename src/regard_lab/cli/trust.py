@@ -13,7 +13,7 @@ from regard.data.prepare import read_pairs
 from regard.data.unknown_tokens import unknown_in_pairs
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
-from regard.io.writing import check_writable, refuse_input, write_json
+from regard.io import check_writable, refuse_input, write_json
 from regard_lab.doubts.calibration import FALSE_ALARMS, FILE, SMALLEST, calibrate_doubt, check_calibration
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from regard.arguments import public
 from regard.data.prepare import MOST_COMPARED, describe_learned
 from regard.errors import InputError, check_range
-from regard.io.reading import damaged_file
+from regard.io import damaged_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
 from regard.runs.sequence_run import SequenceRun

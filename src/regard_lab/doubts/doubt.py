@@ -16,7 +16,7 @@ from regard.arguments import public
 from regard.data.vocabulary import is_blank
 from regard.decoding.search import SearchTrace
 from regard.errors import InputError
-from regard.io.writing import write_file, write_json
+from regard.io import write_file, write_json
 from regard.result import Result, percent
 from regard.runs.loading import load_translator
 from regard.runs.run import add_note

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from regard.cli import main
-from regard.sweep.ray import Ray
+from regard.sweep.backends import Ray
 from regard_lab.cards import cells
 from regard_lab.cards.cells import CardCell, CardJob, ProbeResult, Results, measure_cells
 

@@ -6,7 +6,7 @@ import pytest
 from lab_pages import write_cards
 
 from regard.cli import main
-from regard.sweep.processes import Local
+from regard.sweep.backends import Local
 from regard_lab.cards.card import (
     CLAIMS,
     DIFFERENCES,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.convert.import_model import import_model
+from regard.convert.exchange import import_model
 from regard.errors import InputError
 from regard_lab.doubts.calibration import calibrate_doubt
 from tests.german import sentences

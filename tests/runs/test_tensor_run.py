@@ -96,9 +96,7 @@ def test_generated_log_probability_is_that_of_one_pass(run: regard.LanguageRun[A
     assert best.log_probability == pytest.approx(-loss.item(), abs=1e-4)
 
 
-def test_importance_examination_and_roles_find_the_induction_heads(
-    run: regard.LanguageRun[Any, Any],
-) -> None:
+def test_importance_examination_and_roles_find_the_induction_heads(run: regard.LanguageRun[Any, Any]) -> None:
     assert run.layers == [
         Layer("decoder.0.self_attention", "decoder", 4),
         Layer("decoder.1.self_attention", "decoder", 4),

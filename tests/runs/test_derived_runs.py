@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io.reading import list_steps
+from regard.io import list_steps
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
 from tests.conftest import TINY

@@ -1,8 +1,9 @@
-"""The Ray backend: shared storage, lost machines and messages."""
+"""Backends of a sweep: processes that end cleanly, Ray and Slurm."""
 
 import contextlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import pickle
 import re
@@ -12,10 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +27,131 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.io.locking import hold_lock
+from regard.io import hold_lock
+from regard.sweep import backends
+from regard.sweep.backends import Driver, Ray, Slurm, measure_on_machine, run_in_processes
 from regard.sweep.comparison import compare
 from regard.sweep.job import Job
-from regard.sweep.ray import Driver, Ray, measure_on_machine
 from regard.training.trust_code import code_digests
 from regard.version import __version__
+from tests.processes import CONTEXT
 from tests.sweep.cluster import LostError, job, lose_at, short_checkpoints
+
+
+def started_runs(folder: Path) -> list[Path]:
+    """Return the runs that have written metrics."""
+    return [metrics.parent for metrics in folder.rglob("metrics.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "to_all", "status"),
+    [
+        (signal.SIGINT, True, 130),  # Ctrl-C
+        pytest.param(signal.SIGINT, False, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, True, -signal.SIGTERM, marks=pytest.mark.slow),
+        (signal.SIGKILL, False, -signal.SIGKILL),
+    ],
+)
+def test_stopping_a_comparison_ends_its_processes(
+    tmp_path: Path, sent: signal.Signals, to_all: bool, status: int
+) -> None:
+    cores = len(os.sched_getaffinity(0))
+    flags = f"--vary lr=0.01,0.02 --seeds {cores} --steps 10000000".split()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "regard", "compare", "counting", *flags, "--savepath", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while len(started_runs(tmp_path)) < cores and time.monotonic() < deadline:
+            time.sleep(0.1)
+        (os.killpg if to_all else os.kill)(process.pid, sent)
+        # `communicate` returns when the last process has closed its output.
+        out, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == status
+    assert "Traceback" not in out
+    if sent == signal.SIGINT:
+        assert out.splitlines()[-1] == "regard: stopped; repeat the command to continue"
+    # No further job started, and each run was saved at its current step.
+    assert len(started_runs(tmp_path)) == cores
+    for run in started_runs(tmp_path):
+        loaded = regard.load(run)
+        assert 0 <= loaded.step - loaded.metrics[-1]["step"] < 10
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the workers from a server that has imported Regard, because a new process takes seconds to start."""
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: CONTEXT)
+
+
+def square_or_die(number: int) -> int:
+    """Return the square of a number. 3 kills the process, and 100 raises an error."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 100:
+        raise regard.InputError("100 is out of range")
+    return number**2
+
+
+def test_a_signal_right_after_a_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal arrives before the parent process has registered the worker process."""
+    start = SpawnProcess.start
+
+    def begin(process: SpawnProcess) -> None:
+        start(process)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(SpawnProcess, "start", begin)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_in_processes(square_or_die, [1, 2]))
+    assert not multiprocessing.active_children()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def hold(folder: Path) -> None:
+    """Acquire a lock, and fail in folder 0 while the other job is still running."""
+    with hold_lock(folder / "run"):
+        (folder / "held").touch()
+        deadline = time.monotonic() + 60
+        while not all((other / "held").exists() for other in folder.parent.iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if folder.name == "0":
+            raise regard.InputError("one fails")
+        time.sleep(60)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two jobs at once need two cores")
+def test_a_stopped_worker_leaves_no_lock(forked: None, tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(regard.InputError, match="one fails"):
+        list(run_in_processes(hold, [tmp_path / "0", tmp_path / "1"]))
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["held", "held"]
+
+
+def test_a_killed_process_loses_only_its_job(forked: None) -> None:
+    results: dict[int, int] = {}
+    with pytest.raises(regard.MachineError, match="1 of 6 processes were terminated .* to train the missing"):
+        for number, result in run_in_processes(square_or_die, range(6)):
+            results[number] = result
+    assert results == {0: 0, 1: 1, 2: 4, 4: 16, 5: 25}
+
+
+def test_errors_of_jobs_are_raised(forked: None) -> None:
+    with pytest.raises(regard.InputError, match="100 is out of range"):
+        list(run_in_processes(square_or_die, [1, 100]))
+
+
+# The Ray backend: shared storage, lost machines and messages.
+
 
 Command = Callable[..., tuple[int, str, str]]
 SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "progress": False}
@@ -211,14 +332,8 @@ def driver(folder: Path, **changes: Any) -> Driver:
     ("changes", "message"),
     [
         ({"version": "0.0.1"}, f"Regard {__version__} is installed, but 0.0.1 is required: install that"),
-        (
-            {"marker": Path("/no/such/marker")},
-            "the folder '/no/such' of head is not visible: start the command on",
-        ),
-        (
-            {"working_folder": Path("/no/such")},
-            "the folder '/no/such' of head is not visible: start the command on",
-        ),
+        ({"marker": Path("/no/such/marker")}, "the folder '/no/such' of head is not visible: start the command on"),
+        ({"working_folder": Path("/no/such")}, "the folder '/no/such' of head is not visible: start the command on"),
     ],
 )
 def test_refuses_a_machine_without_the_version_or_the_disk(
@@ -279,11 +394,7 @@ def test_refuses_an_unavailable_cluster_before_writing(
 def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     argv = ("compare", "counting", "--vary", "lr=0.1", "--on", "ray", "--savepath", tmp_path)
-    assert command(*argv) == (
-        2,
-        "",
-        "regard: training on Ray needs ray: pip install 'regard[cluster]'\n",
-    )
+    assert command(*argv) == (2, "", "regard: training on Ray needs ray: pip install 'regard[cluster]'\n")
 
 
 @pytest.fixture
@@ -423,3 +534,214 @@ class Slow(Counting):
         time.sleep(0.01)
         return super().answer(inputs)
 """
+
+
+# The Slurm backend: submitted jobs, their results, and resumed training jobs.
+
+
+needs_submitit = pytest.mark.skipif(importlib.util.find_spec("submitit") is None, reason="submitit is not installed")
+
+
+class FakeTask:
+    """Task with a result file in the folder, or with an ID in the queue."""
+
+    def __init__(self, folder: Path, job_id: str) -> None:
+        self.job_id, self.folder = job_id, folder
+        self.paths = SimpleNamespace(result_pickle=folder / f"{job_id}.pkl", stderr=folder / f"{job_id}.err")
+
+    def result(self) -> Any:
+        return pickle.loads(self.paths.result_pickle.read_bytes())
+
+
+class FakeSlurm:
+    """Replacement for the parts of submitit and of Slurm's commands that Regard uses. All jobs run when the
+    queue is queried."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.core = SimpleNamespace(utils=SimpleNamespace(FailedJobError=type("FailedJobError", (Exception,), {})))
+        self.SlurmJob = FakeTask
+        self.submitted: list[list[Job]] = []
+        self.queue: dict[str, tuple[Path, Job]] = {}
+        self.parameters: dict[str, Any] = {}
+        self.cancelled: list[str] = []
+        self.ends: set[str] = set()
+        """Tasks that end without a result."""
+        self.keeps: set[str] = set()
+        """Tasks that remain in the queue."""
+        monkeypatch.setitem(sys.modules, "submitit", self)
+        monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+        monkeypatch.setattr(backends, "POLL_INTERVAL", 0.0)
+        monkeypatch.setattr(backends.subprocess, "run", self.run)
+
+    def AutoExecutor(self, folder: Path, **options: Any) -> Any:  # noqa: N802
+        def map_array(work: Any, jobs: Sequence[Job]) -> list[FakeTask]:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.submitted.append(list(jobs))
+            tasks = [FakeTask(folder, f"{len(self.submitted)}_{number}") for number in range(len(jobs))]
+            self.queue |= {task.job_id: (folder, training) for task, training in zip(tasks, jobs, strict=True)}
+            return tasks
+
+        return SimpleNamespace(update_parameters=self.parameters.update, map_array=map_array)
+
+    def run(self, argv: list[str], **options: Any) -> Any:
+        if argv[0] == "scancel":
+            self.cancelled += argv[1:]
+            return None
+        shown = list(self.queue)
+        for number in shown:
+            if number in self.keeps:
+                continue
+            folder, training = self.queue.pop(number)
+            if number not in self.ends:
+                try:
+                    outcome: Any = (None, training.measure())
+                except InputError as error:
+                    outcome = (error, None)
+                (folder / f"{number}.pkl").write_bytes(pickle.dumps(outcome))
+        return SimpleNamespace(returncode=0, stdout="\n".join(self.queue))
+
+
+@pytest.fixture
+def faked_slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    return FakeSlurm(monkeypatch)
+
+
+def test_a_comparison_is_a_job_array(tmp_path: Path, faked_slurm: FakeSlurm) -> None:
+    on = Slurm(partition="long", time=90, memory=3, cpus=2)
+    result = compare("counting", {"score": ["dot", "additive"]}, savepath=tmp_path, on=on, **SMALL)
+    assert [len(jobs) for jobs in faked_slurm.submitted] == [4] and len(result.measured["score=dot"]) == 2
+    parameters = {
+        name: faked_slurm.parameters[name] for name in ("timeout_min", "mem_gb", "cpus_per_task", "slurm_partition")
+    }
+    assert parameters == {"timeout_min": 90, "mem_gb": 3, "cpus_per_task": 2, "slurm_partition": "long"}
+    assert not list(tmp_path.rglob(backends.NOTE))
+
+
+def test_large_comparisons_are_several_arrays(
+    tmp_path: Path, faked_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "LARGEST_ARRAY", 3)
+    compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **{**SMALL, "seeds": 4})
+    assert [len(jobs) for jobs in faked_slurm.submitted] == [3, 1]
+
+
+def test_reports_terminated_trainings_after_all_others(tmp_path: Path, faked_slurm: FakeSlurm) -> None:
+    faked_slurm.ends = {"1_0"}
+    with pytest.raises(MachineError, match=r"1 of 2 training jobs were terminated.*1_0\.err"):
+        compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert [len(jobs) for jobs in faked_slurm.submitted] == [2, 1]
+
+
+def test_an_error_stops_the_other_trainings(tmp_path: Path, faked_slurm: FakeSlurm) -> None:
+    faked_slurm.keeps = {"1_1"}
+    (tmp_path / "counting" / "score=dot" / "seed-0" / "counting").mkdir(parents=True)
+    (tmp_path / "counting" / "score=dot" / "seed-0" / "counting" / "thesis.txt").touch()
+    with pytest.raises(InputError, match="exists and is not a run"):
+        compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert faked_slurm.cancelled == ["1_1"] and not list(tmp_path.rglob(backends.NOTE))
+
+
+def test_the_same_command_finds_submitted_trainings(
+    tmp_path: Path, faked_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class GoneError(BaseException):
+        """The submitting process is killed."""
+
+    def gone(seconds: float) -> None:
+        raise GoneError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backends.time, "sleep", gone)
+        patch.setattr(backends.Slurm, "_cancel", lambda self, waiting: None)
+        with pytest.raises(GoneError):
+            compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert len(list(tmp_path.rglob(backends.NOTE))) == 2
+    del faked_slurm.queue["1_1"]  # like scancel
+    faked_slurm.keeps = {"1_0"}
+    queries = 0
+
+    def count_query(seconds: float) -> None:
+        nonlocal queries
+        queries += 1
+        faked_slurm.keeps = set()
+
+    monkeypatch.setattr(backends.time, "sleep", count_query)
+    result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert queries and [len(jobs) for jobs in faked_slurm.submitted] == [2, 1]
+    assert faked_slurm.submitted[1][0].folder.name == "seed-1" and len(result.measured["score=dot"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--time", "1"), "time 1 is out of range: choose from 2 to 525600"),
+        (("--memory", "0"), "memory 0 is out of range"),
+        (("--address", "127.0.0.1:1"), "--address does not apply to --on slurm: leave it out, or give --on ray"),
+        ((), "this machine has no sbatch and srun"),
+    ],
+)
+def test_refuses_an_unavailable_slurm_cluster_before_writing(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace())
+    flags = ("--vary", "lr=0.1", "--on", "slurm", "--savepath", tmp_path / "new")
+    status, out, err = command("compare", "counting", *flags, *argv)
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(InputError, match=r"needs submitit: pip install 'regard\[cluster\]'"):
+        compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+
+
+@pytest.mark.slow
+@needs_submitit
+def test_submitit_with_local_processes(tmp_path: Path) -> None:
+    result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(executor="local"), **SMALL)
+    measured = result.measured["score=dot"][1]
+    assert job(tmp_path / "alone", seed=1, score="dot").measure().loss == measured.loss
+
+
+@pytest.mark.slow
+@needs_submitit
+def test_the_time_limit_saves_and_requeues(tmp_path: Path) -> None:
+    long_job = job(tmp_path, steps=1_000_000)
+    training = backends._Training(threads=1)
+    submissions: list[Any] = []
+
+    def soon() -> None:
+        while not (long_job.run.exists() and long_job.run.metrics_file.exists()):
+            time.sleep(0.1)
+        time.sleep(0.5)
+        submissions.append(training.checkpoint(long_job))
+
+    timer = threading.Thread(target=soon)
+    timer.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(backends, "SLURM_GRACE", 0.0)
+            with pytest.raises((backends.EndedError, OSError)):
+                training(long_job)
+    finally:
+        timer.join()
+    step = long_job.last_step
+    assert step > 0 and step == regard.load(long_job.run.path).step
+    [submission] = submissions
+    again: Any = pickle.loads(pickle.dumps(submission.function))
+    assert isinstance(again, backends._Training) and submission.args == (long_job,)
+
+
+def test_trainings_ignore_the_time_limit_signal() -> None:
+    """Slurm sends the signal to all processes of a job."""
+    seen: list[Any] = []
+    training: Any = SimpleNamespace(measure=lambda: seen.append(signal.getsignal(signal.SIGUSR2)))
+    before = signal.getsignal(signal.SIGUSR2)
+    try:
+        backends._measure_on_slurm(training)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert seen == [signal.SIG_IGN]

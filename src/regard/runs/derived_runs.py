@@ -1,4 +1,4 @@
-"""Pruning: remove the least important heads of a run, and save the result as a smaller run."""
+"""Runs that are made from another run: without its least important heads, or the mean of its kept models."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.arguments import public
+from regard.errors import InputError, plural
 from regard.interpret.importance import Pruned, prune_heads
-from regard.io.locking import hold_lock
+from regard.io import hold_lock, list_steps
 from regard.runs.loading import load, read_consistently, read_run
 from regard.training.checkpoint import Checkpoint
-from regard.training.run_folder import create_run, vocabulary_digest
+from regard.training.run_folder import check_run_path, create_run, tensor_specs, vocabulary_digest
 
 if TYPE_CHECKING:
     from regard.runs.run import Run
@@ -30,12 +31,7 @@ class PruneReport(Pruned):
 
 @public
 def prune(
-    run: AnyRun,
-    heads: int = 1,
-    output: str | Path | None = None,
-    *,
-    seed: int = 0,
-    overwrite: bool = False,
+    run: AnyRun, heads: int = 1, output: str | Path | None = None, *, seed: int = 0, overwrite: bool = False
 ) -> PruneReport:
     """Remove the least important heads of a run's model one by one, and save the result as a run at `output`.
 
@@ -76,3 +72,49 @@ def prune(
         parameters_before=run.parameters,
         parameters_after=left_run.parameters,
     )
+
+
+# Checkpoint averaging (Vaswani et al. 2017, section 6.1).
+
+
+@public
+def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = False) -> AnyRun:
+    """Return a run whose parameters are the mean of the kept models of a run (`keep`), saved at `output`.
+
+    If `output` is None, the result is saved in the run's folder name with `-averaged` appended. Raises
+    `InputError` for a run with fewer than two kept models, and if another process writes to `output`.
+
+        run = regard.train("translation", train="corpus.tsv", valid="valid.tsv", keep=5)
+        regard.average(run).test()
+    """
+    target = run.folder.with_name(f"{run.folder.name}-averaged") if output is None else Path(output)
+    if target.resolve() == run.folder.resolve():
+        raise InputError(f"output {str(target)!r} is the run that is averaged: give another folder")
+    files, expected = run.files, tensor_specs(run.model.state_dict())
+    paths = list_steps(files.kept_folder)
+    if len(paths) < 2:
+        raise InputError(
+            f"run {run.where!r} keeps {plural(len(paths), 'model')}, and a mean needs 2 or more: train with "
+            f"--keep, such as --keep 5"
+        )
+    check_run_path(target, overwrite=overwrite, flag="--output")
+    steps: list[int] = []
+    totals: dict[str, Any] = {}
+    for path in paths:  # oldest first, only one model in memory at a time
+        model = Checkpoint.load_weights(files, path, expected)
+        steps.append(model.step)
+        last = model.weights or {}
+        for name, value in last.items():
+            if value.is_floating_point():
+                totals[name] = totals.get(name, 0) + value.double()
+    # The sums are float64. Tensors of whole numbers are those of the last model.
+    means = {name: (total / len(steps)).to(last[name].dtype) for name, total in totals.items()}
+    weights = {name: means.get(name, value) for name, value in last.items()}
+    config: Any = dataclasses.replace(run.config, averaged=steps)
+    with hold_lock(target), create_run(target, config, overwrite=overwrite, flag="--output") as folder:
+        folder.write_vocabularies(files.read_vocabularies(run.config.tokenizer, run.task.file_names))
+        for line in files.read_metrics():
+            if line["step"] <= steps[-1]:
+                folder.append_metrics(line)
+        Checkpoint(step=steps[-1], weights=weights).save(folder)
+    return load(target)

@@ -1,19 +1,22 @@
-"""Runs that start from another run."""
+"""Training: runs that start from another run, resumed runs, and runs with a new schedule."""
 
+import gzip
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 import regard
 from regard.errors import InputError
-from regard.runs import run_config
-from regard.training.checkpoint import Checkpoint
+from regard.runs import training
+from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.config import changed_config
 from tests.german import sentences, write
 
@@ -180,13 +183,7 @@ def test_start_from_runs_of_other_tasks(
     assert isinstance(begun, regard.AnswerRun) and same_model(begun, trained)
     assert begun.config.origin is not None and begun.step == 3
     dates = regard.train(
-        "dates",
-        start_from=translator.folder,
-        steps=2,
-        lr=1e-9,
-        freeze="encoder",
-        progress=False,
-        savepath=tmp_path,
+        "dates", start_from=translator.folder, steps=2, lr=1e-9, freeze="encoder", progress=False, savepath=tmp_path
     )
     for name, value in dates.model.state_dict().items():
         torch.testing.assert_close(value, translator.model.state_dict()[name], atol=1e-6, rtol=0)
@@ -255,6 +252,275 @@ def test_preset_of_a_resumed_run_must_agree(german: regard.TranslationRun) -> No
     with pytest.raises(InputError, match="preset base has hidden 512, but the run has 32: a resumed run keeps"):
         regard.train("translation", resume=True, preset="base", savepath=german.folder.parent, progress=False)
     stored = regard.make_config("translation", {"preset": "small", "heads": 8})
-    run_config._check_preset(stored, {"preset": "small", "heads": 8})
+    training._check_preset(stored, {"preset": "small", "heads": 8})
     with pytest.raises(InputError, match="preset small has heads 4, but the run has 8"):
-        run_config._check_preset(stored, {"preset": "small"})
+        training._check_preset(stored, {"preset": "small"})
+
+
+# Resumed training on text: the text is identified by its content, and its files may have moved.
+
+
+PAIRS = [(f"w{i % 7} w{i % 5} w{i % 3}", f"v{i % 7} v{i % 5} v{i % 3}") for i in range(60)]
+FLAGS: dict[str, Any] = {
+    "tokenizer": "words",
+    "hidden": 8,
+    "heads": 2,
+    "inner": 8,
+    "enc_layers": 1,
+    "dec_layers": 2,
+    "tokens": 60,
+    "steps": 6,
+    "validate_every": 3,
+    "progress": False,
+}
+
+
+class StoppedError(Exception):
+    """Interrupts a training run."""
+
+
+def write_text_and_links(folder: Path) -> dict[str, Any]:
+    """Write texts and links, and return the flags that name them."""
+    folder.mkdir()
+    for name, lines in (
+        ("train.a", [source for source, _ in PAIRS]),
+        ("train.b", [target for _, target in PAIRS]),
+        ("valid.a", [source for source, _ in PAIRS[:9]]),
+        ("valid.b", [target for _, target in PAIRS[:9]]),
+        ("links", ["0-0 1-1 2-2"] * len(PAIRS)),
+    ):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return places(folder)
+
+
+def places(folder: Path) -> dict[str, Any]:
+    return {
+        "train": (folder / "train.a", folder / "train.b"),
+        "valid": (folder / "valid.a", folder / "valid.b"),
+        "guide": str(folder / "links"),
+    }
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interrupted training run and a complete training run."""
+    root, save = tmp_path_factory.mktemp("begun"), TrainingState.save
+    text = write_text_and_links(root / "text")
+    regard.train("translation", **text, **FLAGS, savepath=root / "whole")
+
+    def stop(state: TrainingState, *args: Any, **others: Any) -> None:
+        save(state, *args, **others)
+        if state.step == 3:
+            raise StoppedError
+
+    with mock.patch.object(TrainingState, "save", stop), pytest.raises(StoppedError):
+        regard.train("translation", **text, **FLAGS, savepath=root / "runs")
+    return root
+
+
+@pytest.fixture
+def root(begun: Path, tmp_path: Path) -> Path:
+    """A copy of the runs and of their text in another folder."""
+    return Path(shutil.copytree(begun, tmp_path / "moved"))
+
+
+def resume(root: Path, **flags: Any) -> regard.AnyRun:
+    return regard.train("translation", savepath=root / "runs", resume=True, progress=False, **flags)
+
+
+def squeeze(path: Path, level: int) -> Path:
+    packed = path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), level))
+    path.unlink()
+    return packed
+
+
+def touch(root: Path) -> dict[str, Any]:
+    for path in (root / "text").iterdir():
+        os.utime(path, (1e9, 1e9))
+    return places(root / "text")
+
+
+def rename(root: Path) -> dict[str, Any]:
+    shutil.move(root / "text/train.a", root / "source")
+    return {**places(root / "text"), "train": (root / "source", root / "text/train.b")}
+
+
+def compress(root: Path) -> dict[str, Any]:
+    train = tuple(squeeze(root / "text" / name, level) for name, level in (("train.a", 1), ("train.b", 9)))
+    return {**places(root / "text"), "train": train, "guide": str(squeeze(root / "text/links", 5))}
+
+
+@pytest.mark.parametrize("move", [touch, rename, compress])
+def test_moved_touched_or_compressed_text_is_the_same(
+    begun: Path, root: Path, move: Callable[[Path], dict[str, Any]]
+) -> None:
+    flags = move(root)
+
+    def prepared() -> dict[Path, int]:
+        files = (path for path in (root / "runs/prepared").rglob("*") if path.is_file())
+        return {path: path.stat().st_mtime_ns for path in files if not path.name.startswith("text-")}
+
+    before = prepared()
+    run = resume(root, **flags)
+    assert run.task.config.train == tuple(map(str, places(begun / "text")["train"]))
+    for name in ("model.safetensors", "trainer/step-6.safetensors"):
+        mine, whole = ((each / "translation" / name).read_bytes() for each in (root / "runs", begun / "whole"))
+        assert mine == whole
+    assert prepared() == before  # found again, nothing is prepared
+
+
+def append(root: Path) -> None:
+    with (root / "text/train.b").open("a") as file:
+        file.write("v1\n")
+
+
+def change(name: str) -> Callable[[Path], None]:
+    """Return an edit of a line in the middle of a file that preserves the file's size and time."""
+
+    def edit(root: Path) -> None:
+        path = root / "text" / name
+        stamp, lines = path.stat(), path.read_text().splitlines(keepends=True)
+        middle = len(lines) // 2
+        lines[middle] = lines[middle].translate(str.maketrans("01234", "12340"))
+        path.write_text("".join(lines))
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs its original text"),
+        (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but different content"),
+        (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but different content"),
+        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but different content"),
+    ],
+)
+def test_changed_text_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:
+    edit(root)
+    before = {path: path.read_bytes() for path in (root / "runs").rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=message) as raised:
+        resume(root, **places(root / "text"))
+    assert "\n" not in str(raised.value)
+    after = {path: path.read_bytes() for path in (root / "runs").rglob("*") if path.is_file()}
+    assert {path: after[path] for path in before} == before
+
+
+def test_other_files_are_refused(root: Path) -> None:
+    text = places(root / "text")
+    one, other = text["train"]
+    with pytest.raises(InputError, match="the files of train are in a different order: '.*train.b', '.*train.a'"):
+        resume(root, **{**text, "train": (other, one)})
+    with pytest.raises(InputError, match="train has 1 file, and had 2"):
+        resume(root, **{**text, "train": (one,)})
+    with pytest.raises(InputError, match="valid has 0 files, and had 2"):
+        resume(root, **{**text, "valid": ()})
+    with pytest.raises(InputError, match="hidden 16 differs from the run's 8: a resumed run keeps its flags"):
+        resume(root, **text, hidden=16)
+
+
+def test_missing_text_is_refused_with_a_remedy(begun: Path, root: Path, command: Command) -> None:
+    config = json.loads((root / "runs/translation/config.json").read_text())
+    assert [each["lines"] for each in config["text"]["train"]] == [60, 60] and config["text"]["guide"]
+    (begun / "text").rename(begun / "away")
+    try:
+        status, _, err = command("train", "translation", "--resume", "--savepath", root / "runs")
+    finally:
+        (begun / "away").rename(begun / "text")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "train.a' does not exist" in err and "give its new path: --resume --train ..." in err
+    train = [str(path) for path in places(root / "text")["train"]]
+    valid = [str(path) for path in places(root / "text")["valid"]]
+    argv = ("--train", *train, "--valid", *valid, "--guide", root / "text/links", "--savepath", root / "runs")
+    status, out, _ = command("train", "translation", "--resume", *argv)
+    assert status == 0 and "for 6 steps" in out
+
+
+# Resumed runs with more steps or another learning rate: a new schedule from the last checkpoint.
+
+
+COUNTING: dict[str, Any] = {"steps": 6, "batchsize": 5, "hidden": 8, "snapshots": 2, "progress": False}
+
+
+def train(folder: Path, **flags: Any) -> regard.AnyRun:
+    return regard.train("counting", savepath=folder, **{**COUNTING, **flags})
+
+
+def resume_counting(folder: Path, **flags: Any) -> regard.AnyRun:
+    return regard.train("counting", savepath=folder, resume=True, progress=False, **flags)
+
+
+def rates(run: regard.AnyRun) -> list[float]:
+    return [line["lr"] for line in run.metrics]
+
+
+def test_new_schedule_begins_at_the_last_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = train(tmp_path)
+    run = resume_counting(tmp_path, steps=26, lr=0.004)
+    assert "New learning-rate schedule: steps 6 to 26 with learning rate 0.004" in capsys.readouterr().err
+    assert [line["step"] for line in run.metrics] == [6, 10, 20, 26] and run.step == 26
+    training, now = first.config.training, run.config.training
+    assert rates(run)[0] == training.schedule_at(5)
+    for step, rate in zip((10, 20, 26), rates(run)[1:], strict=True):
+        assert rate == 0.004 * now.optimization.schedule(step - 1 - 6, 20)
+    stored = json.loads((run.folder / "config.json").read_text())["schedules"]
+    assert stored == [{"first": 0, "steps": 6, "lr": 0.05}, {"first": 6, "steps": 26, "lr": 0.004}]
+    history = "steps 0 to 6 with learning rate 0.05; steps 6 to 26 with learning rate 0.004"
+    assert history in str(run) and run.about()["history"] == history
+    assert [path.stem for path in run.files.snapshots] == ["step-0", "step-6", "step-26"]
+    assert run.playback(seed=0).steps == [0, 6, 26]
+    assert regard.load(run.folder).config == run.config
+
+
+def test_interrupted_extension_resumes_exactly(tmp_path: Path) -> None:
+    for name in ("whole", "cut"):
+        train(tmp_path / name)
+    whole = resume_counting(tmp_path / "whole", steps=12)
+    save = TrainingState.save
+
+    def stop(state: TrainingState, *args: Any, **options: Any) -> None:
+        if state.step == 12:
+            raise StoppedError
+        save(state, *args, **options)
+
+    with mock.patch.object(TrainingState, "save", stop), pytest.raises(StoppedError):
+        resume_counting(tmp_path / "cut", steps=12)
+    cut = resume_counting(tmp_path / "cut")  # with and without the flag: the new schedule is stored
+    for name in ("config.json", "model.safetensors", "metrics.jsonl", "trainer/step-12.safetensors"):
+        assert (whole.folder / name).read_bytes() == (cut.folder / name).read_bytes(), name
+    before = (cut.folder / "model.safetensors").stat().st_mtime_ns
+    assert resume_counting(tmp_path / "cut", steps=12).config == cut.config
+    assert (cut.folder / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_steps_in_the_past_and_other_flags_are_refused(tmp_path: Path, command: Command) -> None:
+    run = train(tmp_path)
+    files = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    for flags, message in (
+        ({"steps": 3}, "the run already has 6 steps: give more, such as --steps 12"),
+        ({"lr": 0.01}, "the run already has 6 steps: give more, such as --steps 12"),
+        ({"steps": 9, "seed": 1}, "seed 1 differs from the run's 0: a resumed run keeps its flags"),
+        ({"steps": 9, "lr": -1.0}, "lr -1.0 is out of range"),
+    ):
+        with pytest.raises(InputError, match=message):
+            resume_counting(tmp_path, **flags)
+    assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == files
+    status, out, err = command("train", "counting", "--resume", "--steps", "9", "--savepath", tmp_path)
+    assert status == 0 and "for 9 steps" in out and "steps 6 to 9 with learning rate 0.05" in err
+
+
+def test_derived_results_are_named_when_they_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(tmp_path)
+    run.files.write_derived("examination.json", {"any": 1})
+    resume_counting(tmp_path, steps=7)
+    assert "Removed results of the earlier model: examination.json" in capsys.readouterr().err
+    assert not (run.folder / "examination.json").exists()
+
+
+def test_run_that_starts_from_an_extended_run_has_one_schedule(tmp_path: Path) -> None:
+    train(tmp_path)
+    before = resume_counting(tmp_path, steps=8)
+    begun = regard.train("counting", start_from=before.folder, steps=5, savepath=tmp_path / "b", progress=False)
+    assert begun.config.schedules == [] and begun.config.first_step == 0
