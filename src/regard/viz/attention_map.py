@@ -93,9 +93,9 @@ class AttentionMap(Map, Result):
         return f"{self.task} {self.input!r}, prediction {self.prediction!r}, {len(self.layers)} layers"
 
     def __str__(self) -> str:
-        from regard.viz.terminal import describe
+        from regard.viz.terminal import describe_answer, describe_weights
 
-        return describe(self)
+        return f"{describe_answer(self)}\n\n{describe_weights(self)}".rstrip()
 
     def __rich__(self) -> "RenderableType":
         return self.table()
