@@ -478,8 +478,7 @@ def learning_curves(comparison: Comparison, format: str) -> bytes:
 
     Each line is the smoothed mean over the seeds, with a band for their range.
     """
-    from regard.viz.figure import figure_bytes
-    from regard.viz.plots import new_figure  # matplotlib is slow to import
+    from regard.viz.figure import figure_bytes, new_figure  # matplotlib is slow to import
 
     figure = new_figure(11, 4.2)
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
@@ -523,8 +522,7 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 
 def curves(comparison: Comparison, format: str) -> bytes:
     """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their range."""
-    from regard.viz.figure import figure_bytes
-    from regard.viz.plots import new_figure
+    from regard.viz.figure import figure_bytes, new_figure
 
     last = list(comparison.variants[0].varied)[-1]
     figure = new_figure(7, 4.5)

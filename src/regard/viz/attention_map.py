@@ -101,7 +101,7 @@ class AttentionMap(Map, Result):
         return self.table()
 
     def _repr_png_(self) -> bytes:
-        from regard.viz.figure import draw_map
+        from regard.viz.heatmaps import draw_map
 
         return draw_map(self, "png")
 
@@ -132,7 +132,7 @@ class AttentionMap(Map, Result):
 
     def plot(self, path: str | Path) -> Path:
         """Write a figure to a file: .png, .svg or .pdf; raises `InputError` for another extension."""
-        from regard.viz.figure import draw_map
+        from regard.viz.heatmaps import draw_map
 
         path = Path(path)
         check_extension(path, PICTURES)

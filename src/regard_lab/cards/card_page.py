@@ -162,8 +162,7 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
     points, with half the width of the interval in small type. A number in bold type with a star has an interval
     that excludes zero; the interval holds for all tests of the mechanism at once.
     """
-    from regard.viz.figure import figure_bytes  # matplotlib is slow to import
-    from regard.viz.plots import new_figure
+    from regard.viz.figure import figure_bytes, new_figure  # matplotlib is slow to import
 
     tests = [row.test for row in cards[0].rows]
     cards = without_baseline(cards)
