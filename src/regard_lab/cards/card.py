@@ -471,8 +471,10 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
     softmax. Blue is better than softmax, red is worse. Numbers are percentage points, with half the width of the
     interval in small type. A number in bold type with a star has an interval that excludes zero; the interval holds for
     all tests of the mechanism at once."""
-    from regard.viz.figure import figure_bytes  # matplotlib is slow to import
-    from regard.viz.plots import new_figure
+    from regard.viz.figure import (
+        figure_bytes,  # matplotlib is slow to import
+        new_figure,
+    )
 
     tests = [row.test for row in cards[0].rows]
     cards = without_baseline(cards)
