@@ -221,20 +221,6 @@ def measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
     return float(np.mean(shares))
 
 
-def measure_ranking(
-    weights: list[np.ndarray], probes: Sequence[Probe], others: list[int], draw: np.ndarray
-) -> dict[str, Estimate | None]:
-    """Return the rank correlation of a head's weights with the dependence on each input."""
-    own = [correlation(w, sample.dependence) for w, sample in zip(weights, probes, strict=True)]
-    permuted = [correlation(w, probes[other].dependence) for w, other in zip(weights, others, strict=True)]
-    return {
-        "ranking": estimate(own, draw),
-        "ranking_permuted": estimate(permuted, draw),
-        # Both correlations are of the same weights, so their difference has a smaller variance than each.
-        "ranking_beyond": estimate(np.subtract(own, permuted), draw),
-    }
-
-
 def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
     """Return uniform attention (Tq, Tk) to all keys, or, if `causal`, to those up to the query's position.
 
@@ -721,7 +707,11 @@ def make_examination(
         }
         if probes:
             weights = [sample.weights[layer][head] for sample in probes]
-            findings |= measure_ranking(weights, probes, others, draw)
+            own = [correlation(w, sample.dependence) for w, sample in zip(weights, probes, strict=True)]
+            permuted = [correlation(w, probes[other].dependence) for w, other in zip(weights, others, strict=True)]
+            findings["ranking"], findings["ranking_permuted"] = estimate(own, draw), estimate(permuted, draw)
+            # Both correlations are of the same weights, so their difference has a smaller variance than each.
+            findings["ranking_beyond"] = estimate(np.subtract(own, permuted), draw)
             findings["moved"] = measure_movement(weights, others)
             if relevance is not None and even is not None:
                 findings |= measure_relevance(weights, relevance, even, others, draw)

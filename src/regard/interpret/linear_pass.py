@@ -340,7 +340,16 @@ class LinearPass(LinearGraph):
         call = self.call(source.name)
         weights = call.weights[source.head, source.step].detach().double().cpu()
         values = call.value[group(call.value, call.weights, source.head)].detach().double().cpu()
-        jacobian = source.jacobian * self._context_factors(source, weights @ values)
+        leaf = next(leaf for leaf in self.leaves if (leaf.kind, leaf.name) == ("head", source.name))
+        context = leaf.value.detach()[0, source.step].double().cpu().unflatten(-1, (leaf.heads, -1))[source.head]
+        # The factors (Dv) between weights times values and the context: 1, or those of a gate
+        expected, factors = weights @ values, torch.ones_like(context)
+        tolerance = self.tolerance(leaf.value.dtype) * max(*(float(v.abs().max()) for v in (context, expected)), 1e-12)
+        if float((context - expected).abs().max()) > tolerance:
+            factors = torch.where(expected == 0, 0.0, context / expected)
+        if float((expected * factors - context).abs().max()) > tolerance:
+            raise InputError(f"{source.name}: the context is not a sum of weighted values, so it cannot be split")
+        jacobian = source.jacobian * factors
         return [
             source._replace(
                 key=key, vector=float(weights[key]) * (jacobian @ values[key]), jacobian=float(weights[key]) * jacobian
@@ -363,19 +372,6 @@ class LinearPass(LinearGraph):
             )
             for writer in self._values[place]
         ]
-
-    def _context_factors(self, source: Contribution, expected: Tensor) -> Tensor:
-        """Return the factors (Dv) between weights times values and the context: 1, or those of a gate."""
-        leaf = next(leaf for leaf in self.leaves if (leaf.kind, leaf.name) == ("head", source.name))
-        context = leaf.value.detach()[0, source.step].double().cpu().unflatten(-1, (leaf.heads, -1))[source.head]
-        largest = max(float(context.abs().max()), float(expected.abs().max()), 1e-12)
-        tolerance = self.tolerance(leaf.value.dtype) * largest
-        if float((context - expected).abs().max()) <= tolerance:
-            return torch.ones_like(context)
-        factors = torch.where(expected == 0, 0.0, context / expected)
-        if float((expected * factors - context).abs().max()) > tolerance:
-            raise InputError(f"{source.name}: the context is not a sum of weighted values, so it cannot be split")
-        return factors
 
 
 def leaf_sources(leaf: Leaf, steps: list[int], jacobian: Tensor) -> Iterator[Contribution]:

@@ -148,7 +148,23 @@ def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
     base = samples.mean(losses)
     for full_name, layer in attention_layers(model).items():
         name = short_name(full_name)
-        measured = _measure_layer(samples.keys[layer_kind(name)], records[name].weights, name)
+        keys, weights = samples.keys[layer_kind(name)], records[name].weights.float()
+        shape, visible = (len(weights), *weights.shape[2:]), keys.visible.shape
+        if shape != visible:
+            raise InputError(
+                f"layer {name} has weights of shape {tuple(weights.shape)}, not {tuple(visible)} for each head"
+            )
+        counted = keys.counted.unsqueeze(1)
+        entropy = (torch.special.entr(weights).sum(-1) * counted).sum((0, 2)) / counted.sum()
+        sums = weights.sum(-1)[counted.expand(weights.shape[:3])]
+        if (weights < 0).any() or (sums.numel() and (sums - 1).abs().max() > ROUNDING):
+            entropy = torch.full_like(entropy, torch.nan)
+        deviation = ((weights - keys.even.unsqueeze(1)).abs().sum(-1) * counted).sum((0, 2)) / counted.sum() / 2
+        relevance = torch.full_like(entropy, torch.nan)
+        if keys.relevant is not None:
+            rows = keys.relevant.any(-1)
+            relevance = (weights * keys.relevant.unsqueeze(1)).sum(-1).transpose(1, 2)[rows].double().mean(0)
+        measured = {"uniform": 1 - deviation, "relevance": relevance, "entropy": entropy, **keys.scores(weights)}
         for head in range(layer.heads):
             with intervene(model, name, heads=[head]):
                 increase = samples.mean(samples.losses(model)[0]) - base
@@ -161,27 +177,6 @@ def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
     known = {key: table.pop(key) for key in ("uniform", "relevance", "entropy", "importance")}
     accuracy, in_context = samples.mean(right.float()), samples.in_context(losses)
     return HeadScores(heads, table, loss=base, accuracy=accuracy, in_context=in_context, **known)
-
-
-def _measure_layer(keys: KeySets, weights: Tensor, name: str) -> dict[str, Tensor]:
-    """Return the measurements (H,) of a layer's weights (B, H, Tq, Tk)."""
-    weights = weights.float()
-    queries, visible = weights.shape[2], keys.visible.shape
-    if (len(weights), queries, weights.shape[3]) != visible:
-        raise InputError(
-            f"layer {name} has weights of shape {tuple(weights.shape)}, not {tuple(visible)} for each head"
-        )
-    counted = keys.counted.unsqueeze(1)
-    entropy = (torch.special.entr(weights).sum(-1) * counted).sum((0, 2)) / counted.sum()
-    sums = weights.sum(-1)[counted.expand(weights.shape[:3])]
-    if (weights < 0).any() or (sums.numel() and (sums - 1).abs().max() > ROUNDING):
-        entropy = torch.full_like(entropy, torch.nan)
-    deviation = ((weights - keys.even.unsqueeze(1)).abs().sum(-1) * counted).sum((0, 2)) / counted.sum() / 2
-    relevance = torch.full_like(entropy, torch.nan)
-    if keys.relevant is not None:
-        rows = keys.relevant.any(-1)
-        relevance = (weights * keys.relevant.unsqueeze(1)).sum(-1).transpose(1, 2)[rows].double().mean(0)
-    return {"uniform": 1 - deviation, "relevance": relevance, "entropy": entropy, **keys.scores(weights)}
 
 
 def token_samples(task: Any, count: int, seed: int) -> Samples:
@@ -730,14 +725,21 @@ def _label_steps(axes: "Axes", steps: Sequence[int]) -> None:
 
 def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
     """Draw a strip for each head of each seed, colored by its role, as SVG."""
+    from matplotlib import rcParams
+    from matplotlib.colors import to_rgb
+
     from regard.viz.figure import figure_bytes, label_interval, letter_size, new_figure
 
-    heads = len(runs[0].heads)
+    heads, background = len(runs[0].heads), np.array(to_rgb(rcParams["axes.facecolor"]))
     panel = max(ROW * heads, 0.5) + 0.35  # with the title
     figure = new_figure(WIDTH, panel * len(runs) + 1.2)
     panels = list(figure.subplots(len(runs), 1, sharex=True, squeeze=False).flat)
     for axes, run in zip(panels, runs, strict=True):
-        axes.imshow(_colour_heads(run), aspect="auto", interpolation="nearest")
+        # The color of the strongest role, mixed with the background: (N, S, 3)
+        scores = np.nan_to_num(np.stack([*run.roles.values()])).clip(0, 1)
+        strength, colours = scores.max(0).T[..., None], np.array([to_rgb(COLOURS[role]) for role in run.roles])
+        mixed = colours[scores.argmax(0).T] * strength + background * (1 - strength)
+        axes.imshow(mixed, aspect="auto", interpolation="nearest")
         _, line = letter_size()
         rows = range(0, heads, label_interval(heads, ROW * heads, line))
         names = [f"{run.heads[row].layer.removesuffix('.self_attention')} {run.heads[row].number}" for row in rows]
@@ -748,16 +750,3 @@ def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
         panels[0].plot([], [], "s", color=COLOURS[role], label=role)
     figure.legend(loc="outside upper center", ncols=4, fontsize=8)
     return figure_bytes(figure, "svg")
-
-
-def _colour_heads(run: Development) -> np.ndarray:
-    """Return the colors of a run's heads, (N, S, 3): the color of the strongest role, mixed with the background."""
-    from matplotlib import rcParams
-    from matplotlib.colors import to_rgb
-
-    scores = np.nan_to_num(np.stack([*run.roles.values()])).clip(0, 1)
-    colours = np.array([to_rgb(COLOURS[role]) for role in run.roles])
-    strength = scores.max(0).T[..., None]
-    background = np.array(to_rgb(rcParams["axes.facecolor"]))
-    mixed: np.ndarray = colours[scores.argmax(0).T] * strength + background * (1 - strength)
-    return mixed

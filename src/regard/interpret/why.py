@@ -244,7 +244,8 @@ def why(
     decoders = [other.key_labels for other in shown.layers.values() if other.kind == "decoder"]
     same = [names for names in decoders if len(names) == len(shown_layer.query_labels)]
     by_outputs = shown_layer.kind == CROSS or shown_layer.written
-    labels = {"query": same[0] if by_outputs and same else shown_layer.query_labels, "key": shown_layer.key_labels}
+    read = same[0] if by_outputs and same else shown_layer.query_labels
+    labels: dict[str, Labels] = {"query": read, "key": shown_layer.key_labels}
     first, second = (torch.stack([source.vector for source in parts]) for parts in sources.values())
     factor, score = value_of(call.factors), value_of(call.scores)
     pairs = (first @ second.T * factor).numpy()
@@ -267,13 +268,13 @@ def why(
     def trace(depth: int, top: int | None) -> Trace:
         """Return the tree of the largest contributions."""
         branches = [
-            _Branch({"query": one, "key": other}, labels, {"query": 0, "key": 0})
-            for one in sources["query"]
-            for other in sources["key"]
+            _Branch({"query": of_query, "key": of_key}, labels, {"query": 0, "key": 0})
+            for of_query in sources["query"]
+            for of_key in sources["key"]
         ]
         query_label, key_label = shown_layer.query_labels[output], shown_layer.key_labels[key]
         text = f"score of {query_label} ({output}) on {key_label} ({key}), {name} head {head}"
-        named = [TraceNode(text=text, value=value) for text, value in additions.items()]
+        named = [TraceNode(text=addition, value=value) for addition, value in additions.items()]
         nodes = _Tracer(linear, shown, factor, top).expand(branches, depth - 1)
         return Trace(root=TraceNode(text=text, value=score, children=[*named, *nodes]), fixed="; ".join(remarks))
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from rich.console import Group, RenderableType
-from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -77,35 +76,28 @@ class Attribution(Result):
         return f"{self.method} of {self.level}, {self.input}"
 
     def table(self) -> RenderableType:
-        tables = {"inputs": self._input_table, "heads": self._head_table, "edges": self._edge_table}
-        table = tables[self.level]()
+        if self.inputs is not None:
+            table = plain_table(("output", "class", "inputs with the largest scores"))
+            names = self.labels or [""] * self.inputs.shape[1]
+            for step, target, scores in zip(self.steps, self.target, self.inputs, strict=True):
+                order = np.argsort(-scores, kind="stable")[:LISTED_INPUTS]
+                listed = (f"{names[index]}[{index}] {scores[index]:.3g}" for index in order)
+                table.add_row(str(step), target, "  ".join(listed))
+        elif self.heads is not None:
+            most = max((len(scores) for scores in self.heads.values()), default=0)
+            table = plain_table(("layer", *(f"head {head}" for head in range(most))))
+            for name, scores in self.heads.items():
+                table.add_row(name, *(f"{score:.4g}" for score in scores))
+        else:
+            ranked = sorted((self.edges or {}).items(), key=lambda item: -item[1])[:LISTED_EDGES]
+            rows = ((sender, receiver, f"{score:.4g}") for (sender, receiver), score in ranked)
+            table = plain_table(("from", "to", "score"), rows)
         left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
         return Group(f"{self.method} ({self.level}): {self.input}", table, *self.remarks, *left_out)
 
     def json(self) -> dict[str, Any]:
         edges = None if self.edges is None else {f"{a} -> {b}": score for (a, b), score in self.edges.items()}
         return {**super().json(), "edges": edges}
-
-    def _input_table(self) -> Table:
-        assert self.inputs is not None
-        table = plain_table(("output", "class", "inputs with the largest scores"))
-        names = self.labels or [""] * self.inputs.shape[1]
-        for step, target, scores in zip(self.steps, self.target, self.inputs, strict=True):
-            order = np.argsort(-scores, kind="stable")[:LISTED_INPUTS]
-            listed = (f"{names[index]}[{index}] {scores[index]:.3g}" for index in order)
-            table.add_row(str(step), target, "  ".join(listed))
-        return table
-
-    def _head_table(self) -> Table:
-        assert self.heads is not None
-        most = max((len(scores) for scores in self.heads.values()), default=0)
-        rows = ((name, *(f"{score:.4g}" for score in scores)) for name, scores in self.heads.items())
-        return plain_table(("layer", *(f"head {head}" for head in range(most))), rows)
-
-    def _edge_table(self) -> Table:
-        ranked = sorted((self.edges or {}).items(), key=lambda item: -item[1])[:LISTED_EDGES]
-        rows = ((sender, receiver, f"{score:.4g}") for (sender, receiver), score in ranked)
-        return plain_table(("from", "to", "score"), rows)
 
 
 class Method(NamedTuple):
