@@ -27,7 +27,7 @@ from stored_measurements import Flags, Results, key_of, measure_missing
 
 from regard.data.parallel import ParallelText
 from regard.data.word_alignment import WordAlignment, align_with_eflomal, format_moses, read_links
-from regard.interpret.head_selection import agreement
+from regard.interpret.alignment import agreement
 from regard.runs.sequence_run import TranslationRun
 
 LANGUAGES = ("de", "en")

@@ -31,9 +31,9 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from regard import record  # noqa: E402
+from regard.attention.layer import Attention  # noqa: E402
 from regard.attention.multihead import MultiHeadAttention  # noqa: E402
 from regard.attention.scores import Additive  # noqa: E402
-from regard.attention.single import Attention  # noqa: E402
 
 WIDTH, HEADS = 256, 8
 Layer = Callable[[Tensor], Tensor]

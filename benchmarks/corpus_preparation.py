@@ -71,7 +71,7 @@ def stages(files: tuple[str, str], root: Path) -> dict[str, float]:
     """
     import numpy as np
 
-    from regard.data.corpus_builder import ChunkEncoder, read_chunks
+    from regard.data.corpus import ChunkEncoder, read_chunks
     from regard.data.parallel import ParallelText
     from regard.data.prepare import TokenizerConfig, learn_vocabularies
 

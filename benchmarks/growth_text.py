@@ -12,8 +12,7 @@ from growth import Growth, Work, spread_sizes
 import regard
 from regard.cli import translate
 from regard.data.buckets import Buckets
-from regard.data.corpus import POOL, SEGMENT, open_corpus
-from regard.data.corpus_builder import LINES as LINES_PER_CHUNK
+from regard.data.corpus import LINES as LINES_PER_CHUNK, POOL, SEGMENT, open_corpus
 from regard.data.parallel import ParallelText, parse_glossary
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.decoding.controls import Controls

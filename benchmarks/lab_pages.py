@@ -16,16 +16,18 @@ from regard.io import write_file
 from regard.result import signed
 from regard.sweep.backends import Local
 from regard.viz.report_page import markdown_table
-from regard_lab.bench.bench import bench
-from regard_lab.bench.methods import ORACLE, RANDOM
-from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, RIGHT
-from regard_lab.bench.result import BenchResult, score_text
-from regard_lab.cards.card import MECHANISMS, SAVEPATH, SEEDS, Card, measure_cards
-from regard_lab.cards.card_page import (
+from regard_lab.bench.bench import BenchResult, bench, score_text
+from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, ORACLE, RANDOM, RIGHT
+from regard_lab.cards.card import (
+    MECHANISMS,
     METHOD,
+    SAVEPATH,
+    SEEDS,
+    Card,
     all_claims,
     draw_overview,
     interval_text,
+    measure_cards,
     signed_points,
     smallest_text,
     steps_note,

@@ -14,11 +14,19 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from regard.interpret.estimates import resample_counts
-from regard.interpret.examination import QUALITIES, RAISES, alignment_quality
+from regard.interpret.examination import (
+    QUALITIES,
+    RAISES,
+    STEADY,
+    alignment_quality,
+    claim_relevance,
+    even_weights,
+    measure_movement,
+    measure_relevance,
+    share,
+)
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Group, Needs, find_needs, not_learned
-from regard.interpret.probing import STEADY, claim_relevance, measure_movement, measure_relevance, share
-from regard.interpret.relevance import even_weights
 from regard.interpret.roles import (
     EVEN,
     FIXED,

@@ -25,9 +25,9 @@ from drawn_programs import drawn_model
 from sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
 
 import regard.interpret
+from regard.interpret.estimates import ERROR_FILE
 from regard.interpret.examination import RAISES
 from regard.interpret.roles import ROLE_KINDS
-from regard.interpret.sentence_errors import FILE
 from regard.statistics import count_interval, ratio_interval
 from regard_lab.bench.known_models import KnownModel, compiled_model, trap_model
 from regard_lab.programs.library import PROGRAMS
@@ -201,7 +201,7 @@ def main() -> None:
     text = write_text(content)
     sys.stdout.write(text)
     if arguments.write:
-        path = Path(regard.interpret.__file__).parent / FILE
+        path = Path(regard.interpret.__file__).parent / ERROR_FILE
         path.write_text(text, encoding="utf-8")
 
 

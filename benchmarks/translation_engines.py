@@ -106,7 +106,7 @@ def cells(mine: list[Timed], peer: list[Timed] | None) -> list[str]:
 
 def speeds(run: Any, sources: list[str], references: list[str], threads: int, rounds: int) -> str:
     """Return the table of speeds: medians of all rounds, after a short round to warm up."""
-    from regard.evaluation.bleu import bleu
+    from regard.evaluation.bleu import quality
 
     translate = engines(run, threads)
     timings: dict[tuple[str, int], list[Timed]] = {(name, beam): [] for name in translate for beam in BEAMS}
@@ -118,7 +118,7 @@ def speeds(run: Any, sources: list[str], references: list[str], threads: int, ro
             if turn:
                 timings[name, beam].append(took)
                 lowercase = run.task.config.lowercase
-                scores[name, beam] = bleu(answers, references[: len(answers)], lowercase=lowercase)
+                scores[name, beam] = quality(answers, references[: len(answers)], lowercase=lowercase).main
     rows = []
     for name in translate:
         row = [name]

@@ -90,14 +90,14 @@ def validations(folder: Path) -> list[dict[str, Any]]:
 
 def rows(data: Path, folder: Path) -> list[list[str]]:
     """Return a row for Regard and a row for each validation of JoeyNMT."""
-    from regard.evaluation.bleu import bleu
+    from regard.evaluation.bleu import quality
 
     regard = json.loads((folder / "ours.json").read_text())
     lines = [("Regard", regard)]
     references = [target.lower() for _, target in texts(data, "valid")]
     for line in validations(folder):
         translations = joined(folder / "joeynmt" / "model" / f"{line['updates']}.hyps")
-        lines.append(("JoeyNMT", {**line, "bleu": bleu(translations, references)}))
+        lines.append(("JoeyNMT", {**line, "bleu": quality(translations, references).main}))
     return [
         [
             name,

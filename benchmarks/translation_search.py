@@ -183,6 +183,6 @@ def table(measurements: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _bleu(translations: list[str], pairs: list[tuple[str, str]]) -> float:
-    from regard.evaluation.bleu import bleu
+    from regard.evaluation.bleu import quality
 
-    return bleu(translations, [target for _, target in pairs], lowercase=True)
+    return quality(translations, [target for _, target in pairs], lowercase=True).main

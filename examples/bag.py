@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.attention.layer import Attention
 from regard.attention.scores import Additive
-from regard.attention.single import Attention
 from regard.models.base import AnswerModel, ModelConfig
 
 

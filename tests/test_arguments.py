@@ -20,8 +20,8 @@ from torch import Tensor, nn
 import regard
 from regard.arguments import _GUARDED, RANGES, _parameters, check_value, guard
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer
+from regard.attention.layer import Attention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.single import Attention
 from regard.errors import InputError
 from regard.training.config import Options
 

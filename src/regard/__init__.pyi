@@ -26,7 +26,9 @@ from regard.external.layer_maps import (
 from regard.external.loading import look as look
 from regard.external.logit_attribution import (
     LogitAttribution as LogitAttribution,
+    WeightedValues as WeightedValues,
     logit_attribution as logit_attribution,
+    weighted_values as weighted_values,
 )
 from regard.external.logit_lens import LogitLens as LogitLens, logit_lens as logit_lens
 from regard.external.model import ExternalModel as ExternalModel
@@ -35,9 +37,15 @@ from regard.external.next_tokens import (
     NextTokens as NextTokens,
     next_tokens as next_tokens,
 )
-from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
 from regard.fast.memory import keep_memory as keep_memory
-from regard.interpret.alignment import Alignment as Alignment
+from regard.interpret.alignment import (
+    Agreement as Agreement,
+    AligningHeads as AligningHeads,
+    Alignment as Alignment,
+    AlignmentChoice as AlignmentChoice,
+    KeptHeads as KeptHeads,
+    RelevanceShare as RelevanceShare,
+)
 from regard.interpret.attribution.methods import Attribution as Attribution, attribute as attribute
 from regard.interpret.composition import Composition as Composition, composition as composition
 from regard.interpret.estimates import Estimate as Estimate
@@ -48,12 +56,6 @@ from regard.interpret.examination import (
 )
 from regard.interpret.explanation import Explanation as Explanation, explain as explain
 from regard.interpret.figures import plot as plot
-from regard.interpret.head_selection import (
-    Agreement as Agreement,
-    AligningHeads as AligningHeads,
-    AlignmentChoice as AlignmentChoice,
-    KeptHeads as KeptHeads,
-)
 from regard.interpret.importance import HeadImportance as HeadImportance, head_importance as head_importance
 from regard.interpret.patching import (
     PatchingResult as PatchingResult,
@@ -61,7 +63,6 @@ from regard.interpret.patching import (
     patch as patch,
     patch_paths as patch_paths,
 )
-from regard.interpret.relevance import RelevanceShare as RelevanceShare
 from regard.interpret.roles import HeadRole as HeadRole, HeadRoles as HeadRoles
 from regard.interpret.single_heads import (
     HeadEffect as HeadEffect,
@@ -167,9 +168,8 @@ from regard_course.report import (
     ExerciseReport as ExerciseReport,
     Finding as Finding,
 )
-from regard_lab.bench.bench import bench as bench
+from regard_lab.bench.bench import BenchResult as BenchResult, bench as bench
 from regard_lab.bench.page import write_bench_page as write_bench_page
-from regard_lab.bench.result import BenchResult as BenchResult
 from regard_lab.doubts.calibration import (
     FaultResult as FaultResult,
     TrustReport as TrustReport,

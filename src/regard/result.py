@@ -6,7 +6,7 @@ plain values for programs: dicts, lists, numbers and text repr(result)          
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Column, Table
 
 WIDTH = 110  # Width in columns of a table that is printed as text
 
@@ -23,13 +24,13 @@ class Result:
 
     def table(self) -> "RenderableType":
         """Return the fields as a table for rich, one row per field."""
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for name, value in self.json().items():
-            table.add_row(name.replace("_", " "), Text("not measured" if value is None else str(value)))
-        return table
+        fields = self.json().items()
+        rows = (
+            (name.replace("_", " "), Text("not measured" if value is None else str(value))) for name, value in fields
+        )
+        return plain_table((), rows, show_header=False)
 
     def json(self) -> dict[str, Any]:
         result: Any = self  # a dataclass in every class that inherits this method
@@ -48,6 +49,18 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.summary()}>"
+
+
+def plain_table(
+    columns: "Iterable[Column | str]", rows: "Iterable[Iterable[RenderableType]]" = (), title: str = "", **options: Any
+) -> "Table":
+    """Return a table for rich without lines, with its title on the left."""
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, title=title or None, title_justify="left", **options)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def to_plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
 from regard.training.run_folder import RunFolder, read_tensors
 from regard_course.lessons.lesson import Lesson, find_lesson
-from regard_lab.cards.probe_training import average_heads, measure_shares
+from regard_lab.cards.cells import average_heads, measure_shares
 from regard_lab.doubts.calibration import calibrate_doubt
 from regard_lab.doubts.doubt import Doubter
 

@@ -31,13 +31,7 @@ def make(name: str) -> tuple[nn.Module, dict[str, Any], str]:
     transformers = pytest.importorskip("transformers", reason="needs the extra peers")
     text, symbols = {"input_ids": ids()}, {"vocab_size": SYMBOLS}
     pair = {"input_ids": ids(), "decoder_input_ids": ids(1, 5)}
-    bart = {
-        "d_model": WIDTH,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_ffn_dim": 20,
-        "decoder_ffn_dim": 20,
-    }
+    bart = {"d_model": WIDTH, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20}
     bart |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
     gpt2 = {"n_embd": WIDTH, "n_head": HEADS, "n_layer": 2, "bos_token_id": 0, "eos_token_id": 0}
     grouped = {**SIZES, "num_key_value_heads": 2}

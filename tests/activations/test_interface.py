@@ -116,10 +116,7 @@ def test_replacing_by_itself_changes_nothing_and_zeros_equal_a_hook() -> None:
 
 def test_scores_and_weights_are_replaced() -> None:
     model, inputs = make_model(), tokens()
-    with (
-        regard.replace(model, "layer.1.scores", torch.zeros_like),
-        regard.record(model, "layer.1.weights") as cache,
-    ):
+    with regard.replace(model, "layer.1.scores", torch.zeros_like), regard.record(model, "layer.1.weights") as cache:
         changed = model(inputs)
     torch.testing.assert_close(cache["layer.1.weights"][0, 0, 1, :2], torch.tensor([0.5, 0.5]).double())
     with regard.intervene(model, "decoder.1.self_attention", to="uniform"):

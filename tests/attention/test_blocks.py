@@ -91,10 +91,7 @@ def test_decoder_layer_agrees_with_pytorch(generator: torch.Generator, pre_norm:
     mine, other = states.clone().requires_grad_(), states.clone().requires_grad_()
     found, _ = layer(mine, layer.cross.project(memory), mask)
     expected = decoder_peer(layer, pre_norm)(
-        other,
-        memory,
-        tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1),
-        memory_key_padding_mask=~mask,
+        other, memory, tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1), memory_key_padding_mask=~mask
     )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     (grad,) = torch.autograd.grad(found.square().sum(), mine)

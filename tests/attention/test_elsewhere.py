@@ -16,12 +16,11 @@ from torch import Tensor, nn
 
 from regard import record
 from regard.attention.blocks import Encoder
-from regard.attention.layer import LayerCall, trace_layer
+from regard.attention.layer import Attention, LayerCall, trace_layer
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.parts import AttentionKind, LayerSizes
 from regard.attention.positions import Alibi, T5Bias
 from regard.attention.scores import SCORES, Additive
-from regard.attention.single import Attention
 from regard.errors import InputError
 
 SIZES = {0: torch.export.Dim("batch"), 1: torch.export.Dim("time")}
@@ -318,12 +317,7 @@ def test_differential_attention_of_diff_llama() -> None:
             rows = getattr(layer, name).weight.unflatten(0, (HEADS, 2, -1)).transpose(0, 1).flatten(0, 2)
             getattr(other, f"{name[0]}_proj").weight.copy_(rows)
         other.o_proj.weight.copy_(layer.output.weight)
-        for name, ours in (
-            ("q1", "query_first"),
-            ("k1", "key_first"),
-            ("q2", "query_second"),
-            ("k2", "key_second"),
-        ):
+        for name, ours in (("q1", "query_first"), ("k1", "key_first"), ("q2", "query_second"), ("k2", "key_second")):
             getattr(other, f"lambda_{name}").copy_(getattr(part, ours))
         positions = torch.ones(1, TIME, 4), torch.zeros(1, TIME, 4)  # rotations by zero
         expected = other(states, positions, causal()[None, None])[0]

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from regard import record
 from regard.attention.interventions import Intervention, intervene
+from regard.attention.layer import Attention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.single import Attention
 from regard.errors import InputError
 from regard.models.base import Seq2Seq
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
@@ -204,10 +204,7 @@ def test_invalid_interventions_are_refused(change: dict[str, object], message: s
 
 def test_unknown_layers_and_heads_are_refused(layer: MultiHeadAttention, states: Tensor) -> None:
     model = Holder(layer)
-    with (
-        pytest.raises(InputError, match="layer 'self' is not in the model: choose cross"),
-        intervene(model, "self"),
-    ):
+    with pytest.raises(InputError, match="layer 'self' is not in the model: choose cross"), intervene(model, "self"):
         pass
     with pytest.raises(InputError, match="this model has no attention"), intervene(nn.Linear(1, 1), "self"):
         pass

@@ -16,24 +16,14 @@ from torch import Tensor, nn
 
 from regard import intervene, record
 from regard.attention.interventions import temper
+from regard.attention.layer import Attention
 from regard.attention.masks import Window
 from regard.attention.mechanism import PARTS, Mechanism, custom_parts, list_parts
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.parts import AttentionKind, Gate, LayerSizes, positions_of
 from regard.attention.scores import SCORES, Additive, Concat, Dot, ScaledDot, Score, find_score
-from regard.attention.single import Attention
 from regard.errors import InputError
-from tests.attention.catalogue import (
-    CASES,
-    HEADS,
-    KINDS,
-    PARTS_OF_LAYERS,
-    SLOTS,
-    WIDTH,
-    fits,
-    make_layer,
-    make_states,
-)
+from tests.attention.catalogue import CASES, HEADS, KINDS, PARTS_OF_LAYERS, SLOTS, WIDTH, fits, make_layer, make_states
 from tests.attention.reference import attend_by_loops, score_of, weights_by_loops
 
 each_case = pytest.mark.parametrize(("part", "kind"), CASES)

@@ -1,6 +1,5 @@
 """Attention layers equal PyTorch's, float64 loops and values computed by hand; other paths are equivalent."""
 
-import math
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard import record
 from regard.attention import layer as attention_layer
+from regard.attention.layer import Attention
 from regard.attention.masks import causal_mask
-from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.scores import SCORES, Additive, find_score
-from regard.attention.single import Attention
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.scores import Additive, find_score
 from regard.errors import InputError
 
 PATHS = pytest.mark.parametrize("recording", [False, True], ids=["fused", "recorded"])
@@ -77,19 +76,6 @@ def test_agrees_with_pytorch_outputs_weights_and_gradients(
     torch.testing.assert_close(grad, expected_grad, atol=1e-5, rtol=0)
 
 
-def test_each_head_sees_its_own_slice(generator: torch.Generator) -> None:
-    layer = MultiHeadAttention(6, heads=2)
-    with torch.no_grad():
-        for projection in (layer.query, layer.key, layer.value, layer.output):
-            projection.weight.copy_(torch.eye(6))
-    states = torch.randn(1, 5, 6, generator=generator)
-    context = layer(states)
-    for head in range(2):
-        part = states[..., 3 * head : 3 * head + 3]
-        weights = (part @ part.transpose(1, 2) / 3**0.5).softmax(-1)
-        torch.testing.assert_close(context[..., 3 * head : 3 * head + 3], weights @ part)
-
-
 @PATHS
 def test_heads_times_head_width_need_not_be_the_width(generator: torch.Generator, recording: bool) -> None:
     layer = MultiHeadAttention(11, heads=3, head_width=5, memory_width=13)
@@ -111,49 +97,6 @@ def test_groups_share_keys_and_values(generator: torch.Generator, recording: boo
         whole.output.load_state_dict(layer.output.state_dict())
     states = torch.randn(2, 7, 20, generator=generator)
     torch.testing.assert_close(run(layer, recording, states), whole(states))
-
-
-@PATHS
-@pytest.mark.parametrize("name", SCORES)
-def test_every_score_works_in_every_head(generator: torch.Generator, recording: bool, name: str) -> None:
-    layer = MultiHeadAttention(15, heads=3, score=find_score(name))
-    query, memory = torch.randn(2, 5, 15, generator=generator), torch.randn(2, 7, 15, generator=generator)
-    mask = torch.rand(2, 7, generator=generator) < 0.7
-    heads = []
-    for head in range(3):
-        rows = slice(5 * head, 5 * head + 5)
-        q, k, v = (
-            x @ part.weight[rows].t() for x, part in ((query, layer.query), (memory, layer.key), (memory, layer.value))
-        )
-        scores = layer.score(q, layer.score.prepare(k))
-        scores = layer.score.rescale(scores, mask.unsqueeze(1)).masked_fill(~mask.unsqueeze(1), -1e9)
-        heads.append(scores.softmax(-1) @ v)
-    expected = layer.output(torch.cat(heads, dim=-1))
-    torch.testing.assert_close(run(layer, recording, query, memory, mask=mask), expected, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("rotary", [False, True])
-@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
-def test_step_by_step_with_a_cache_equals_all_at_once(generator: torch.Generator, name: str, rotary: bool) -> None:
-    layer = MultiHeadAttention(24, heads=4, groups=2, rotary=rotary, score=find_score(name))
-    states = torch.randn(2, 7, 24, generator=generator)
-    whole = layer(states, causal=True)
-    past: KeyValues | None = None
-    steps = []
-    for at in (slice(0, 3), slice(3, 4), slice(4, 7)):
-        past = layer.project(states[:, at], past=past)
-        steps.append(layer.attend(states[:, at], past, causal=True))
-    torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=1e-6, rtol=1e-5)
-
-
-@given(seed=st.integers(0, 1000), at=st.integers(0, 6))
-def test_future_keys_do_not_change_earlier_outputs(seed: int, at: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    layer = MultiHeadAttention(8, heads=2, rotary=True)
-    states = torch.randn(1, 7, 8, generator=generator)
-    other = states.clone()
-    other[:, at + 1 :] = torch.randn(1, 6 - at, 8, generator=generator)
-    torch.testing.assert_close(layer(other, causal=True)[:, : at + 1], layer(states, causal=True)[:, : at + 1])
 
 
 @given(seed=st.integers(0, 1000))
@@ -255,10 +198,7 @@ def test_compiles_and_exports(generator: torch.Generator, name: str) -> None:
     ("options", "message"),
     [
         ({"heads": 3}, "width 64 cannot be split into 3 heads: choose a multiple of 3, or a head_width"),
-        (
-            {"heads": 4, "groups": 3},
-            "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4",
-        ),
+        ({"heads": 4, "groups": 3}, "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4"),
     ],
 )
 def test_widths_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
@@ -289,14 +229,6 @@ def test_dtypes_that_differ_are_refused() -> None:
     states = torch.zeros(1, 3, 8)
     with pytest.raises(InputError, match="query, key and value are torch.float32, torch.float64, torch.float64"):
         MultiHeadAttention(8, 2)(states, states.double())
-
-
-def test_agrees_with_the_kernel_itself(generator: torch.Generator) -> None:
-    layer = MultiHeadAttention(12, heads=3)
-    states = torch.randn(2, 7, 12, generator=generator)
-    parts = [part(states).unflatten(-1, (3, 4)).transpose(1, 2) for part in (layer.query, layer.key, layer.value)]
-    expected = layer.output(F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))
-    assert torch.equal(layer(states), expected)
 
 
 def test_short_sequences_in_bfloat16_on_a_cpu_are_explicit_and_agree(
@@ -331,57 +263,11 @@ def test_a_mask_of_other_heads_is_refused(recording: bool) -> None:
         Attention()(states, states, states, mask)
 
 
-def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Compute equation 1 of the paper for one query and key at a time."""
-    context = torch.zeros(*query.shape[:2], value.shape[-1], dtype=torch.float64)
-    for b in range(len(query)):
-        for q in range(query.shape[1]):
-            seen = [k for k in range(key.shape[1]) if mask[b, k]]
-            exps = [math.exp(float(query[b, q] @ key[b, k]) / math.sqrt(query.shape[-1])) for k in seen]
-            for each, k in zip(exps, seen, strict=True):
-                context[b, q] += each / sum(exps) * value[b, k]
-    return context
-
-
-def test_a_worked_example() -> None:
-    # The matching key has the score 4 / √4 = 2, the other key 0. The weights are e²/(e² + 1) and 1/(e² + 1).
-    query = torch.tensor([[[2.0, 0, 0, 0]]])
-    keys = torch.tensor([[[2.0, 0, 0, 0], [0, 2, 0, 0]]])
-    values = torch.tensor([[[1.0], [0.0]]])
-    context = Attention()(query, keys, values)
-    torch.testing.assert_close(context, torch.tensor([[[math.e**2 / (math.e**2 + 1)]]]))
-
-
-def test_agrees_with_loops_in_both_paths(generator: torch.Generator) -> None:
-    query, key, value = (
-        torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in [(2, 3, 5), (2, 7, 5), (2, 7, 11)]
-    )
-    mask = torch.rand(2, 7, generator=generator) < 0.7
-    expected = by_loops(query, key, value, mask)
-    layer = Attention()
-    torch.testing.assert_close(layer(query, key, value, mask), expected, atol=1e-12, rtol=0)
-    with record(layer):
-        torch.testing.assert_close(layer(query, key, value, mask), expected, atol=1e-12, rtol=0)
-
-
 def test_three_dimensional_mask_applies_per_query(generator: torch.Generator) -> None:
     query, key = torch.randn(2, 3, 5, generator=generator), torch.randn(2, 7, 5, generator=generator)
     mask = torch.rand(2, 3, 7, generator=generator) < 0.7
     expected = F.scaled_dot_product_attention(query, key, key, attn_mask=mask)
     torch.testing.assert_close(Attention()(query, key, key, mask), expected)
-
-
-def test_fully_masked_query_has_a_zero_context_in_both_paths() -> None:
-    query = torch.randn(1, 3, 5, requires_grad=True)
-    key = torch.randn(1, 7, 5)
-    mask = torch.zeros(1, 7, dtype=torch.bool)
-    layer = Attention()
-    with record(layer):
-        recorded = layer(query, key, key, mask)
-    for context in (layer(query, key, key, mask), recorded):
-        assert (context == 0).all()
-        context.sum().backward()
-        assert query.grad is not None and query.grad.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -397,30 +283,3 @@ def test_wrong_widths_are_refused(layer: Attention, query: int, key: int, messag
     with pytest.raises(InputError) as raised:
         layer(torch.zeros(2, 3, query), states, states)
     assert message in str(raised.value)
-
-
-@pytest.mark.parametrize("heads", [None, 3])
-@pytest.mark.parametrize("name", SCORES)
-def test_every_score_works_in_a_recurrent_decoder(generator: torch.Generator, name: str, heads: int | None) -> None:
-    """Bahdanau's loop works: the query is the previous state, the context is an input of the cell, and keys are
-    prepared once.
-    """
-    source, targets = torch.randn(2, 7, 6, generator=generator), torch.randn(2, 4, 6, generator=generator)
-    cell, state = nn.GRUCell(12, 6), torch.zeros(2, 6)
-    padding = torch.tensor([[True] * 7, [True] * 3 + [False] * 4])
-    single, several = Attention(find_score(name)(6)), MultiHeadAttention(6, heads or 1, score=find_score(name))
-    prepared, memory = single.score.prepare(source), several.project(source)
-    states = []
-    for target in targets.unbind(1):
-        query = state.unsqueeze(1)
-        if heads is None:
-            context = single(query, prepared, source, padding, prepared=True)
-        else:
-            context = several.attend(query, memory, padding)
-        state = cell(torch.cat([target, context.squeeze(1)], dim=-1), state)
-        states.append(state)
-    whole = torch.stack(states[:-1], dim=1)
-    again = single(whole, source, source, padding) if heads is None else several(whole, source, mask=padding)
-    torch.testing.assert_close(again[:, -1], context.squeeze(1), atol=1e-6, rtol=1e-5)
-    states[-1].sum().backward()
-    assert all(each.grad is not None for each in (several if heads else single).parameters())

@@ -15,7 +15,7 @@ import regard
 from regard.convert import huggingface
 from regard.convert.certificate import Certificate, read_certificate
 from regard.convert.exchange import export, import_model
-from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write

@@ -292,7 +292,7 @@ def test_other_programs_and_real_numbers_are_refused(tmp_path: Path, command: Co
 
 
 def test_damaged_tokenizer_of_a_run(imported: Any, tmp_path: Path) -> None:
-    from regard.data.imported_tokenizer import ImportedTokenizer
+    from regard.data.imported_tokenizers import ImportedTokenizer
 
     text = imported.task.files["text"]
     assert ImportedTokenizer.from_json(text).to_json() == text

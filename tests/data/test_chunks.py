@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data import corpus_builder
-from regard.data.corpus_builder import PairChunk, read_chunks
+from regard.data import corpus
+from regard.data.corpus import PairChunk, read_chunks
 from regard.data.parallel import PairCounts, PairSource, ParallelText
 from regard.errors import InputError
 from tests.data.pair_list import PairList
@@ -22,7 +22,7 @@ FILE = st.tuples(st.lists(LINE, max_size=12), st.booleans()).map(
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_builder, "LINES", 3)
+    monkeypatch.setattr(corpus, "LINES", 3)
 
 
 def read(text: PairSource) -> tuple[list[tuple[str, str]], PairCounts]:

@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from regard.data import corpus as corpora
 from regard.data.batch import PairBatch
 from regard.data.buckets import BatchPosition, Buckets, split_batches
-from regard.data.corpus import Corpus, open_corpus
-from regard.data.corpus_builder import build_corpus
+from regard.data.corpus import Corpus, build_corpus, open_corpus
 from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
 from regard.data.subwords import train_subwords, vocabulary_from_symbols
@@ -171,10 +170,7 @@ def test_separate_vocabularies_for_both_sides(tmp_path: Path) -> None:
     assert again[0].symbols == source.symbols and again[1].symbols == target.symbols
 
 
-@given(
-    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60),
-    tokens=st.integers(30, 200),
-)
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60), tokens=st.integers(30, 200))
 def test_batches_fill_the_token_limit(lengths: list[int], tokens: int) -> None:
     found = split_batches(np.array(lengths), tokens)
     assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]] and found[-1][1] == len(lengths)

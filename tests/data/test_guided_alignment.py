@@ -8,15 +8,8 @@ import pytest
 import torch
 
 import regard
-from regard.data.buckets import Buckets
-from regard.data.corpus import Corpus
-from regard.data.corpus_builder import build_corpus
-from regard.data.guided_alignment import (
-    GuidedAlignment,
-    check_alignment_file,
-    prepare_alignment,
-    target_attention,
-)
+from regard.data.buckets import Buckets, GuidedAlignment, check_alignment_file, prepare_alignment, target_attention
+from regard.data.corpus import Corpus, build_corpus
 from regard.data.parallel import ParallelText
 from regard.data.subwords import SubwordVocabulary, train_subwords
 from regard.errors import InputError
@@ -130,10 +123,7 @@ def test_batches_contain_the_alignment_of_their_pairs(tmp_path: Path, vocabulary
     batches, seen = Buckets(corpus, 200, 0, guide=guide), 0
     while batches.place[0] == 0:
         batch = batches.draw()
-        assert batch.alignment is not None and batch.alignment.shape == (
-            *batch.target.shape,
-            batch.source.shape[1],
-        )
+        assert batch.alignment is not None and batch.alignment.shape == (*batch.target.shape, batch.source.shape[1])
         for source, target, row in zip(batch.source, batch.target, batch.alignment, strict=True):
             pair = tuple(tuple(side[side != 0].tolist()) for side in (source, target))
             assert sorted((i, j) for j, i in row.nonzero().tolist()) == sorted(map(tuple, known[pair]))  # type: ignore[index]
@@ -150,10 +140,7 @@ def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
     for content, message in (
         ("0-0\n", "has links for 1 line, but .* has 2: give one line"),
         ("0-0\n\n0-0\n", "has links for 3 lines, but .* has 2"),
-        (
-            "1 1 1 S\n",
-            r"line 1 of .* has '1', which is not a link: give a line in Moses' format \(0-0 1-2\) for each",
-        ),
+        ("1 1 1 S\n", r"line 1 of .* has '1', which is not a link: give a line in Moses' format \(0-0 1-2\) for each"),
     ):
         links.write_text(content, encoding="utf-8")
         with pytest.raises(InputError, match=message):

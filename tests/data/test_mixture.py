@@ -14,8 +14,7 @@ from hypothesis import given, strategies as st
 import regard
 from regard.data import corpus as corpora
 from regard.data.buckets import BatchPosition, Buckets
-from regard.data.corpus import Corpus, Mixture
-from regard.data.corpus_builder import build_corpus
+from regard.data.corpus import Corpus, Mixture, build_corpus
 from regard.data.subwords import train_subwords
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
@@ -61,9 +60,7 @@ def named(targets: list[np.ndarray]) -> list[str]:
 
 
 @given(
-    weights=st.lists(st.floats(0.01, 100.0), min_size=3, max_size=3),
-    seed=st.integers(0, 99),
-    pools=st.integers(1, 12),
+    weights=st.lists(st.floats(0.01, 100.0), min_size=3, max_size=3), seed=st.integers(0, 99), pools=st.integers(1, 12)
 )
 def test_each_corpus_has_its_share_and_repeats_after_a_full_epoch(
     three: tuple[Corpus, ...], weights: list[float], seed: int, pools: int
@@ -182,11 +179,7 @@ def test_sources_and_targets_in_separate_files(tmp_path: Path) -> None:
             "train has 2 files for 3 weights: give one file of pairs, or a source and a target file, per weight",
         ),
         (3, ("1", "2"), "train has 3 files for 2 weights"),
-        (
-            3,
-            (),
-            "train has 3 files: give a source and a target, or one file of pairs; for several texts add --weights",
-        ),
+        (3, (), "train has 3 files: give a source and a target, or one file of pairs; for several texts add --weights"),
         (2, ("1", "-1"), "weight -1 is out of range: choose from 0.001 to 1,000"),
         (2, ("1", "0"), "weight 0 is out of range"),
         (2, ("nan", "1"), "weight nan is out of range"),

@@ -112,10 +112,7 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes, me
     ("flags", "message"),
     [
         ({"tokenizer": "bp"}, "tokenizer 'bp' is unknown: choose bpe, .* or a file, such as bpe.model"),
-        (
-            {"tokenizer": "a.model,b.model"},
-            "tokenizer has 2 files: give one file, or with --no-joint SOURCE,TARGET",
-        ),
+        ({"tokenizer": "a.model,b.model"}, "tokenizer has 2 files: give one file, or with --no-joint SOURCE,TARGET"),
         ({"tokenizer": "a.model", "symbols": ("<a>",)}, "symbols applies to a vocabulary that is learned"),
         ({"tokenizer": "a.model", "normalize": ("nfkc",)}, "normalize applies to a vocabulary that is learned"),
         ({"normalize": ("nfd",)}, "normalization 'nfd' is unknown: choose nfkc, quotes"),

@@ -1,5 +1,4 @@
-"""Corpora are prepared on several cores, vocabularies are learned from a sample, and changed text is prepared
-again."""
+"""Corpora are prepared on several cores, vocabularies are learned from a sample, and changed text is prepared again."""
 
 import os
 import threading
@@ -9,9 +8,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from regard.data import corpus_builder, parallel
-from regard.data.corpus import Corpus
-from regard.data.corpus_builder import Sample, Vocabularies, build_corpus
+from regard.data import corpus, parallel
+from regard.data.corpus import Corpus, Sample, Vocabularies, build_corpus
 from regard.data.parallel import ConcatenatedText, ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.errors import InputError
@@ -24,8 +22,8 @@ LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_builder, "LINES", 5)
-    monkeypatch.setattr(corpus_builder, "STRETCH", 2)
+    monkeypatch.setattr(corpus, "LINES", 5)
+    monkeypatch.setattr(corpus, "STRETCH", 2)
 
 
 @pytest.fixture
@@ -104,7 +102,7 @@ def test_the_sample_of_a_long_text_takes_the_first_lines_of_each_stretch(
     assert every.summary == f"all 95 pairs ({every.bytes / 1e6:,.1f} MB)" and every.bytes == sum(
         len(line) - 1 for line in LINES
     )
-    monkeypatch.setattr(corpus_builder, "SAMPLE_PAIRS", sample)
+    monkeypatch.setattr(corpus, "SAMPLE_PAIRS", sample)
     some = Sample(text, 1)
     chosen = [line.split("\t")[1] for number, line in enumerate(LINES) if number % 10 < taken]
     assert list(some) == chosen == list(some) and some.pairs == len(chosen)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data.corpus_builder import corpus_tokenizer
+from regard.data.corpus import corpus_tokenizer
 from regard.data.prepare import TokenizerConfig, parse_vocabulary
 from regard.data.subwords import BpeDropout, SubwordVocabulary, check_symbols, make_normalizer, train_subwords
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, TokenizerKind

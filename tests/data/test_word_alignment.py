@@ -29,11 +29,7 @@ def test_a_file_in_moses_format(tmp_path: Path) -> None:
     file = tmp_path / "links"
     file.write_text("0-0 1-2 2?1\n\n3-3\n")
     found = read_links(file, 3)
-    assert found == [
-        WordAlignment.of([(0, 0), (1, 2)], [(2, 1)]),
-        WordAlignment.of([]),
-        WordAlignment.of([(3, 3)]),
-    ]
+    assert found == [WordAlignment.of([(0, 0), (1, 2)], [(2, 1)]), WordAlignment.of([]), WordAlignment.of([(3, 3)])]
     assert found[0].turned() == WordAlignment.of([(0, 0), (2, 1)], [(1, 2)])
 
 
@@ -87,12 +83,10 @@ def test_symmetrization(forward: frozenset[tuple[int, int]], backward: frozenset
 
 
 def test_grow_diag_final_by_hand() -> None:
-    """Neighbors of the intersection are added first. (0, 3) is not a neighbor and covers words without a
-    link."""
+    """Neighbors of the intersection are added first. (0, 3) is not a neighbor and covers words without a link."""
     forward = frozenset({(0, 0), (1, 1), (2, 1), (3, 4)})
     backward = frozenset({(0, 0), (1, 1), (1, 2), (0, 3)})
-    # (2, 1) adds source word 2, and (1, 2) adds target word 2. Then (3, 4) adds two words, and (0, 3) target
-    # word 3.
+    # (2, 1) adds source word 2, and (1, 2) adds target word 2. Then (3, 4) adds two words, and (0, 3) target word 3.
     assert symmetrize(forward, backward, "grow-diag-final") == forward | backward
     # Links without a new word are omitted. The intersection already contains links for both words of (0, 1).
     assert symmetrize(frozenset({(0, 0), (1, 1), (0, 1)}), frozenset({(0, 0), (1, 1)}), "grow-diag-final") == {

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data import corpus_builder
-from regard.data.corpus_builder import CachedTokenizer, PlainTokenizer, corpus_tokenizer
+from regard.data import corpus
+from regard.data.corpus import CachedTokenizer, PlainTokenizer, corpus_tokenizer
 from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, EOS, TokenizerKind
 
@@ -30,8 +30,7 @@ SENTENCES = st.lists(st.one_of(WORDS, st.text(max_size=5)), max_size=6).map(" ".
 
 @given(sentences=st.lists(SENTENCES, max_size=8))
 def test_tokens_equal_those_of_whole_sentences(subwords: SubwordVocabulary, sentences: list[str]) -> None:
-    """Tokens are the same for unusual whitespace, for marks, and for letters that are changed by NFC or lower
-    case."""
+    """Tokens are the same for unusual whitespace, for marks, and for letters that are changed by NFC or lower case."""
     assert isinstance(corpus_tokenizer(subwords), CachedTokenizer)
     tokens, lengths = corpus_tokenizer(subwords)(sentences)
     assert (tokens.tolist(), lengths.tolist()) == expected(subwords, sentences)
@@ -39,9 +38,7 @@ def test_tokens_equal_those_of_whole_sentences(subwords: SubwordVocabulary, sent
 
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, separator: str) -> None:
-    """Tokens are the same for the mark alone, in a word, beside spaces, and as the end mark of the table of
-    words.
-    """
+    """Tokens are the same for the mark alone, in a word, beside spaces, and as the end mark of the table of words."""
     sentences = [f"{before}{separator}{after}" for before in ("", "der", "der ", " ") for after in ("", "Hund", " ")]
     sentences += ["", " "]
     for batch in (sentences, sentences[:1], [*sentences[::-1], "der Hund"]):
@@ -50,7 +47,7 @@ def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, se
 
 
 def test_a_full_table_of_words_is_cleared(subwords: SubwordVocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_builder, "CAPACITY", 3)
+    monkeypatch.setattr(corpus, "CAPACITY", 3)
     cut = corpus_tokenizer(subwords)
     for sentences in (TEXT, ["Hund", "läuft der"], [], TEXT[:1]):
         tokens, lengths = cut(sentences)

@@ -14,11 +14,7 @@ from regard.decoding.controls import Controls
 from regard.decoding.translation import Candidate
 from tests.german import sentences
 
-TEXTS = [source for source, _ in sentences()[:14]] + [
-    "Hund",
-    "",
-    "Heute singt der alte Wolf. Oft singt der Wolf.",
-]
+TEXTS = [source for source, _ in sentences()[:14]] + ["Hund", "", "Heute singt der alte Wolf. Oft singt der Wolf."]
 PREFIXES = ["the", "", "a"] * 5 + ["the", "the"]
 
 

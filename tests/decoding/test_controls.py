@@ -309,10 +309,7 @@ def test_invalid_controls_are_refused(controls: dict[str, Any], message: str) ->
     ("options", "message"),
     [
         ({"controls": Controls(terms=["x"])}, "terms and a glossary need beam search: give a beam of at least 2"),
-        (
-            {"controls": Controls(glossary={"x": "y"}), "temperature": 1.0},
-            "terms and a glossary need beam search",
-        ),
+        ({"controls": Controls(glossary={"x": "y"}), "temperature": 1.0}, "terms and a glossary need beam search"),
         ({"top_k": 3}, "top_k, top_p and seed change sampling, but there is no temperature"),
         ({"seed": 3}, "top_k, top_p and seed change sampling, but there is no temperature"),
         ({"top_p": math.nan}, "top_p nan is out of range"),

@@ -6,29 +6,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from small_models import GROUPED, T5, TEXT as BASE
+from small_models import GPT, GROUPED, PAIR, T5, TEXT as BASE
 from torch import Tensor, nn
 
 CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
 MASKED = "the cat sat on the <mask>", "the dog sat on the <mask>"
 ENDED = f"{CLEAN} </s>", f"{CORRUPTED} </s>"
-GPT = {"vocab_size": 60, "n_positions": 80, "n_embd": 32, "n_layer": 2, "n_head": 4, "pad_token_id": 0}
 FALCON = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": False}
-PAIR = {
-    "vocab_size": 60,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": 80,
-    "pad_token_id": 0,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-    "forced_eos_token_id": None,
-}
 IMAGE = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -143,12 +127,7 @@ MODELS = {
         MASKED,
     ),
     "gpt2-classifier": AnyModel(
-        "GPT2ForSequenceClassification",
-        GPT,
-        "transformer.wte",
-        f"{H}attn.c_proj",
-        answers=LABELS,
-        config="GPT2Config",
+        "GPT2ForSequenceClassification", GPT, "transformer.wte", f"{H}attn.c_proj", answers=LABELS, config="GPT2Config"
     ),
     "vit": AnyModel(
         "ViTForImageClassification",
@@ -161,10 +140,7 @@ MODELS = {
     # encoder-decoders
     "t5": AnyModel("T5ForConditionalGeneration", T5, "encoder.embed_tokens", "encoder.block.1.layer.0.SelfAttention.o"),
     "bart": AnyModel(
-        "BartForConditionalGeneration",
-        PAIR,
-        "model.encoder.embed_tokens",
-        "model.encoder.layers.1.self_attn.out_proj",
+        "BartForConditionalGeneration", PAIR, "model.encoder.embed_tokens", "model.encoder.layers.1.self_attn.out_proj"
     ),
     "bart-classifier": AnyModel(
         "BartForSequenceClassification",

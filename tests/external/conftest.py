@@ -1,5 +1,6 @@
 """Small transformers models, as `make models` builds them; tests are skipped without transformers."""
 
+import copy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,11 +10,23 @@ import pytest
 
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 WORDS = "<pad> <s> </s> <mask> <unk> the cat sat on mat a big dog ran and then he saw she was very small they it"
-TEXTS = [
-    "the cat sat on the mat",
-    "a big dog ran and then he saw the cat",
-    "she was very small and then they saw it",
-]
+TEXTS = ["the cat sat on the mat", "a big dog ran and then he saw the cat", "she was very small and then they saw it"]
+
+
+def built_once(build: Callable[..., Any], key: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that builds each model once, and returns copies; the random state is that after building."""
+    built: dict[Any, tuple[Any, Any]] = {}
+
+    def copied(*args: Any) -> Any:
+        import torch
+
+        if key(*args) not in built:
+            built[key(*args)] = build(*args), torch.get_rng_state()
+        model, state = built[key(*args)]
+        torch.set_rng_state(state)
+        return copy.deepcopy(model)
+
+    return copied
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +39,10 @@ def small() -> Iterator[Any]:
         from small_models import ARCHITECTURES
 
         architectures.known = {each.name: each for each in ARCHITECTURES}  # type: ignore[attr-defined]
+        build = architectures.build
+        architectures.build = built_once(build, lambda architecture, *options: (architecture.name, options))
         yield architectures
+        architectures.build = build
     finally:
         sys.path.remove(BENCHMARKS)
 
@@ -63,7 +79,7 @@ def model_of(small: Any) -> Callable[[str], Any]:
                 torch.nn.init.normal_(parameter, std=1.2 * (parameter[0].numel()) ** -0.5)
         return model
 
-    return build
+    return built_once(build, str)
 
 
 @pytest.fixture(scope="session")

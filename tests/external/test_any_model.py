@@ -12,17 +12,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
-from tests.external.any_models import (
-    CLEAN,
-    CORRUPTED,
-    HAND,
-    MODELS,
-    AnyModel,
-    Classifier,
-    Decoder,
-    build,
-    draw_weights,
-)
+from tests.external.any_models import CLEAN, CORRUPTED, HAND, MODELS, AnyModel, Classifier, Decoder, build, draw_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 OWN_WORDS = ["<pad>", "<unk>", "<mask>", "uno", "dos", "tres", "cuatro"]
@@ -241,12 +231,7 @@ def test_the_logits_need_no_separate_projections(opened: Any, name: str) -> None
 
 def test_projections_of_any_order_are_found(opened: Any) -> None:
     """The columns of a head: by head in GPT-NeoX, by kind in Phi-3, by group in Falcon, in blocks in CodeGen."""
-    starts = {
-        "gpt-neox": (24, 32, 40),
-        "phi3": (8, 40, 72),
-        "falcon-grouped": (8, 16, 24),
-        "codegen": (24, 40, 32),
-    }
+    starts = {"gpt-neox": (24, 32, 40), "phi3": (8, 40, 72), "falcon-grouped": (8, 16, 24), "codegen": (24, 40, 32)}
     for name, expected in starts.items():
         subject, _ = opened(name)
         found, left_out = subject.components.find_inputs()
@@ -350,14 +335,8 @@ class Odd(nn.Module):
 @pytest.mark.parametrize(
     ("lacks", "message"),
     [
-        (
-            "gradient",
-            "the outputs of Odd have no gradient to an embedding of the input: embed tokens with a module",
-        ),
-        (
-            "module",
-            "the outputs of Odd have no gradient to an embedding of the input: embed tokens with a module",
-        ),
+        ("gradient", "the outputs of Odd have no gradient to an embedding of the input: embed tokens with a module"),
+        ("module", "the outputs of Odd have no gradient to an embedding of the input: embed tokens with a module"),
         ("batch", r"Odd returned \(6, 2, 60\) for 2 copies of an input: let it return \(batch, classes\)"),
         ("row", r"Odd gets \(2, 6\): give one input in a batch of 1, such as tokens \(1, T\)"),
     ],

@@ -27,11 +27,7 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
     assert comparison.apart["model.layers.0.self_attn"] == [0, 0, 0, 0]
     assert comparison.apart["model.layers.1.self_attn"][0] > 0.05 and comparison.apart["model.layers.1.self_attn"][
         1:
-    ] == [
-        0,
-        0,
-        0,
-    ]
+    ] == [0, 0, 0]
     counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
     even = np.mean([np.mean([np.log(row + 1) for row in range(count)]) for count in counts])
     assert comparison.entropy[1]["model.layers.1.self_attn"][0] == pytest.approx(even, abs=1e-5)

@@ -69,11 +69,7 @@ def test_tokenizer_panic_fails_one_request_of_the_explorer(folder: Path) -> None
 )
 def test_invalid_tokenizer_class(folder: Path, command: Command, source: str, message: str) -> None:
     (folder / "mine.py").write_text(source)
-    changed(
-        folder / "tokenizer_config.json",
-        tokenizer_class="Mine",
-        auto_map={"AutoTokenizer": ["mine.Mine", None]},
-    )
+    changed(folder / "tokenizer_config.json", tokenizer_class="Mine", auto_map={"AutoTokenizer": ["mine.Mine", None]})
     status, _, err = command("look", folder, "--text", "the cat", "--json", folder / "a.json", "--trust_code")
     assert status == 2 and err.count("\n") == 1 and "fault" not in err and message in err and str(folder) in err
 
@@ -106,7 +102,9 @@ def test_missing_parameters_give_a_warning(folder: Path) -> None:
         regard.look(folder)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e30])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), pytest.param(float("-inf"), marks=pytest.mark.slow), 1e30]
+)
 def test_weights_that_are_not_finite(folder: Path, command: Command, value: float) -> None:
     from safetensors.torch import load_file, save_file
 

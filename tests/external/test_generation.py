@@ -101,13 +101,7 @@ def check(name: str, records: regard.Records, sequences: Tensor, padded: int = 0
         assert record.labels_of(0) == (labels, labels)
 
 
-QUICK = [
-    ("full", "guidance"),
-    ("full", "lookup"),
-    ("window", "static"),
-    ("window", "beams"),
-    ("shared keys", "greedy"),
-]
+QUICK = [("full", "guidance"), ("full", "lookup"), ("window", "static"), ("window", "beams"), ("shared keys", "greedy")]
 
 
 @pytest.mark.parametrize(
@@ -272,11 +266,8 @@ def continued(model: Any) -> None:
 
 
 RUNS: dict[str, Callable[[Any], object]] = {
-    "at once": lambda model: model.generate(TOKENS, **GREEDY),
     "chunks": lambda model: model.generate(TOKENS, prefill_chunk_size=2, **GREEDY),
-    "static": lambda model: model.generate(TOKENS, cache_implementation="static", **GREEDY),
     "no cache": lambda model: model.generate(TOKENS, use_cache=False, **GREEDY),
-    "beams": lambda model: model.generate(TOKENS, num_beams=3, **GREEDY),
     "embeddings": lambda model: model.generate(inputs_embeds=model.get_input_embeddings()(TOKENS), **GREEDY),
     "continued": continued,
 }

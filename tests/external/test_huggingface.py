@@ -188,22 +188,6 @@ def test_finished_beams_have_no_more_rows(small: Any) -> None:
                 assert (weights[row, :, length:] == 0).all()
 
 
-def test_padding_on_the_left_while_generating(small: Any) -> None:
-    known = small.known["llama"]
-    model, inputs = small.build(known), small.make_inputs(known, "left")
-    with torch.no_grad(), regard.record(model) as records:
-        sequences = model.generate(**inputs, max_new_tokens=4, min_new_tokens=4, do_sample=False)
-    read = sequences[:, :-1]
-    present = torch.cat([inputs["attention_mask"], torch.ones(2, 3, dtype=torch.long)], 1)
-    positions = (present.cumsum(-1) - 1).clamp(min=0)
-    model.set_attn_implementation("eager")
-    with torch.no_grad():
-        whole = model(read, attention_mask=present, position_ids=positions, output_attentions=True)
-    for each, expected in zip(records.values(), whole.attentions, strict=True):
-        torch.testing.assert_close(each.weights[1, :, 3:], expected[1, :, 3:], atol=1e-5, rtol=0)
-        assert each.mask is not None and not each.mask[1, :, :, :3].any()
-
-
 def test_rows_of_later_steps(small: Any) -> None:
     known = small.known["llama"]
     model, inputs = small.build(known), small.make_inputs(known, "none")
@@ -311,19 +295,6 @@ def test_causal_mask_is_recorded_with_every_implementation(small: Any, name: str
         assert record.mask is not None and torch.equal(record.mask.expand(2, 1, 7, 7)[1, 0], past)
     even = past / past.sum(-1, keepdim=True)
     torch.testing.assert_close(changed[layer].weights[:, 0], even.expand(2, 7, 7))
-
-
-@torch.no_grad()
-def test_mask_of_selected_rows_equals_that_of_all_rows(small: Any) -> None:
-    model = small.build(small.known["llama"])
-    with regard.record(model) as whole:
-        model(TOKENS)
-    with regard.record(model, rows=[1, 4]) as chosen:
-        model(TOKENS)
-    for name, record in chosen.items():
-        mask = whole[name].mask
-        assert mask is not None and record.mask is not None
-        assert torch.equal(record.mask.expand_as(record.weights), mask.expand(2, 4, 7, 7)[:, :, [1, 4]])
 
 
 @torch.no_grad()

@@ -163,3 +163,18 @@ def test_models_that_return_scores_show_changed_weights(small: Any) -> None:
     with regard.record(model) as after:
         model(**inputs)
     assert torch.equal(after[layer].weights, before[layer].weights)
+
+
+@torch.no_grad()
+def test_a_softmax_beside_the_attention_interface_is_changed(small: Any) -> None:
+    """GPT-2 computes attention in its own code with `reorder_and_upcast_attn`."""
+    model, inputs = small.build(small.known["gpt2"], "eager"), small.make_inputs(small.known["gpt2"])
+    for block in model.transformer.h:
+        block.attn.reorder_and_upcast_attn = True
+    plain = model(**inputs)[0]
+    with without_head(model, "transformer.h.1.attn.c_proj", 2):
+        expected = model(**inputs)[0]
+    with regard.intervene(model, "transformer.h.1.attn", heads=[2]):
+        found = model(**inputs)[0]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert (found - plain).abs().max() > 1e-3

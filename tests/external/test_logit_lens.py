@@ -15,10 +15,7 @@ from tests.interpret.subjects import TINY, language_run
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = "the cat sat on <mask> mat"
 HEADS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
-    "gpt2": (
-        lambda model, states: model.lm_head(model.transformer.ln_f(states)),
-        ["transformer.ln_f", "lm_head"],
-    ),
+    "gpt2": (lambda model, states: model.lm_head(model.transformer.ln_f(states)), ["transformer.ln_f", "lm_head"]),
     "llama": (lambda model, states: model.lm_head(model.model.norm(states)), ["model.norm", "lm_head"]),
     "bert-mlm": (lambda model, states: model.cls(states), ["cls"]),
     "gpt_neox": (
@@ -78,12 +75,7 @@ def test_rows_of_a_run_are_states_through_its_output_head(tmp_path: Path) -> Non
 def test_blocks_without_attention_and_shared_blocks_have_rows() -> None:
     transformers = pytest.importorskip("transformers", reason="needs the extra peers")
 
-    sizes: dict[str, Any] = {
-        "vocab_size": 60,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_attention_heads": 4,
-    }
+    sizes: dict[str, Any] = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
     layers = ["conv", "full_attention", "conv"]
     hybrid = transformers.Lfm2Config(**sizes, num_hidden_layers=3, num_key_value_heads=2, layer_types=layers)
     shared = transformers.AlbertConfig(**sizes, num_hidden_layers=2, embedding_size=16)

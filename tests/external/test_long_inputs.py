@@ -219,10 +219,7 @@ def test_keys_of_a_sliding_window_are_numbered_from_the_first_step(small: Any) -
         with torch.no_grad():
             model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=3, do_sample=False)
 
-    with (
-        pytest.warns(UserWarning, match="stores only the last pass"),
-        record_long(model, largest=4) as long_records,
-    ):
+    with pytest.warns(UserWarning, match="stores only the last pass"), record_long(model, largest=4) as long_records:
         generate()
     with record_weights(model) as records:
         generate()

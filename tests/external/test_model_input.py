@@ -151,16 +151,7 @@ def test_on_the_command_line(
     folders: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "two.png").write_bytes(picture())
-    main(
-        [
-            "look",
-            str(folders("vit-classes")),
-            "--image",
-            str(tmp_path / "two.png"),
-            "--plot",
-            str(tmp_path / "o.png"),
-        ]
-    )
+    main(["look", str(folders("vit-classes")), "--image", str(tmp_path / "two.png"), "--plot", str(tmp_path / "o.png")])
     said = capsys.readouterr().out
     assert "weights of [CLS]" in said and "Saved" in said
     assert Image.open(tmp_path / "o.png").width > 300

@@ -273,9 +273,7 @@ def test_weights_of_a_softmax_module_are_those_of_one_head() -> None:
 
 
 class SingleHeadModel(nn.Module):
-    """Attention with one head and no attribute for the number of heads, and several modules with one head
-    each.
-    """
+    """Attention with one head and no attribute for the number of heads, and several modules with one head each."""
 
     def __init__(self) -> None:
         super().__init__()

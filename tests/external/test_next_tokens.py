@@ -1,6 +1,4 @@
-"""Next tokens have the model's own probabilities, and the tokenizer splits the new text into the same
-tokens.
-"""
+"""Next tokens have the model's own probabilities, and the tokenizer splits the new text into the same tokens."""
 
 from collections.abc import Callable
 from typing import Any

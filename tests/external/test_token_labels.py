@@ -30,17 +30,9 @@ class FixedTokenizer:
 
 
 KINDS: dict[str, tuple[str, list[str], list[list[int]] | None]] = {
-    "SentencePiece": (
-        "<s> ▁un believ able ▁news",
-        ["<s>", "▁un", "believ", "able", "▁news"],
-        [[0], [1, 2, 3], [4]],
-    ),
+    "SentencePiece": ("<s> ▁un believ able ▁news", ["<s>", "▁un", "believ", "able", "▁news"], [[0], [1, 2, 3], [4]]),
     "bytes": ("<s> un Ġbeliev able ĠÃ¼ber", ["<s>", "▁un", "▁believ", "able", "▁über"], [[0], [1], [2, 3], [4]]),
-    "WordPiece": (
-        "[CLS] un ##believ ##able news",
-        ["[CLS]", "▁un", "believ", "able", "▁news"],
-        [[0], [1, 2, 3], [4]],
-    ),
+    "WordPiece": ("[CLS] un ##believ ##able news", ["[CLS]", "▁un", "believ", "able", "▁news"], [[0], [1, 2, 3], [4]]),
     "ends of words": ("un believ able</w> news</w>", ["▁un", "believ", "able", "▁news"], [[0, 1, 2], [3]]),
     "whole words": ("ein kleiner Hund", ["ein", "kleiner", "Hund"], None),
 }

@@ -114,11 +114,7 @@ def transforms(states: Tensor) -> Iterator[tuple[str, Callable[[nn.Module], obje
     yield "vmap", lambda model: vmap(model)(states), states
     yield "another dimension", lambda model: vmap(model, in_dims=2)(states.movedim(0, 2)), states
     yield "grad", lambda model: grad(lambda batch: model(batch).sum())(states[0]), states[:1]
-    yield (
-        "gradients of samples",
-        lambda model: vmap(grad(lambda batch: model(batch).sum()))(states),
-        states,
-    )
+    yield ("gradients of samples", lambda model: vmap(grad(lambda batch: model(batch).sum()))(states), states)
     yield "jvp", lambda model: jvp(model, (states[0],), (states[0],)), states[:1]
     yield (
         "call with parameters",

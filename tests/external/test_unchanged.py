@@ -117,10 +117,7 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
             lambda layer, states, mask: of_torch(layer, states, mask, need_weights=False),
         ),
     ),
-    "torch, numbers": (
-        "layer",
-        lambda: Layer(nn.MultiheadAttention(D, H, batch_first=True), of_torch_with_numbers),
-    ),
+    "torch, numbers": ("layer", lambda: Layer(nn.MultiheadAttention(D, H, batch_first=True), of_torch_with_numbers)),
     "torch, more keys": (
         "layer",
         lambda: Layer(
@@ -214,9 +211,7 @@ def test_gradients_are_unchanged(name: str, mask: str) -> None:
 @pytest.mark.parametrize("name", ["regard", "torch, no weights", "kernel", "encoder layer"])
 @torch.no_grad()
 def test_scores_above_the_largest_number_stay_finite(name: str, number: torch.dtype) -> None:
-    """Scores are up to 400,000: the largest float16 number is 65,504, and the fused kernel computes scores in
-    float32.
-    """
+    """Scores are up to 400,000: the largest float16 number is 65,504, and the kernel computes in float32."""
     torch.manual_seed(0)
     model, states = MODELS[name][1]().to(number).train(), torch.randn(B, T, D).to(number)
     for parameter in model.parameters():
@@ -271,9 +266,7 @@ def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
 
 
 class ThreeCallModel(nn.Module):
-    """Calls one layer three times, with a single query as in a decoder step and with several queries as in an
-    encoder.
-    """
+    """Calls one layer three times, with a single query as in a decoder step or several as in an encoder."""
 
     def __init__(self, queries: int) -> None:
         super().__init__()
@@ -351,8 +344,9 @@ def other_mathematics(*args: Any, **options: Any) -> tuple[Tensor, None]:
     return own_attention_with_weights(*args, **options)[0], None
 
 
-def llama(implementation: str) -> Any:
-    transformers = pytest.importorskip("transformers")
+def llama(small: Any, implementation: str) -> Any:
+    import transformers
+
     functions = {
         "own": own_attention,
         "own with weights": own_attention_with_weights,
@@ -361,21 +355,11 @@ def llama(implementation: str) -> Any:
     name = implementation.replace(" ", "_")
     if implementation in functions:
         transformers.AttentionInterface.register(name, functions[implementation])
-    config = transformers.LlamaConfig(
-        vocab_size=97,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        initializer_range=0.5,
-    )
-    torch.manual_seed(0)
-    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation=name).eval()
+    return small.build(small.known["llama"], name)
 
 
 def run_of(model: Any, mask: str) -> Callable[[], Tensor]:
-    tokens = torch.arange(B * T).reshape(B, T) * 7 % 90 + 3
+    tokens = torch.arange(B * T).reshape(B, T) * 7 % 50 + 3
     padding = padding_of(mask)
     given = {"input_ids": tokens, "use_cache": False}
     if padding is not None:
@@ -395,8 +379,8 @@ LAYER = "model.layers.0.self_attn"
 @pytest.mark.parametrize("mask", ["none", "padding", "blind"])
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS[:4])
 @torch.no_grad()
-def test_transformers_model_is_unchanged(implementation: str, mask: str, number: torch.dtype) -> None:
-    model = llama(implementation).to(number)
+def test_transformers_model_is_unchanged(small: Any, implementation: str, mask: str, number: torch.dtype) -> None:
+    model = llama(small, implementation).to(number)
     if mask != "none" and implementation.startswith("own"):
         pytest.skip("it has no mask for padding")
     assert_unchanged(model, LAYER, run_of(model, mask), 0)
@@ -412,8 +396,8 @@ def test_transformers_model_is_unchanged(implementation: str, mask: str, number:
 
 
 @torch.no_grad()
-def test_users_attention_function_is_called_and_recorded() -> None:
-    model = llama("own with weights")
+def test_users_attention_function_is_called_and_recorded(small: Any) -> None:
+    model = llama(small, "own with weights")
     run = run_of(model, "none")
     seen: list[Tensor] = []
     model.model.layers[0].self_attn.register_forward_hook(lambda module, given, output: seen.append(output[1]))
@@ -426,8 +410,8 @@ def test_users_attention_function_is_called_and_recorded() -> None:
 
 
 @torch.no_grad()
-def test_function_with_unknown_weights_gives_a_warning() -> None:
-    model = llama("other mathematics")
+def test_function_with_unknown_weights_gives_a_warning(small: Any) -> None:
+    model = llama(small, "other mathematics")
     run = run_of(model, "none")
     plain = run()
     for way in ways_of(model, LAYER).values():
@@ -439,9 +423,9 @@ def test_function_with_unknown_weights_gives_a_warning() -> None:
 
 
 @torch.no_grad()
-def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_weights_give_a_warning(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault makes the weights slightly too large."""
-    model = llama("sdpa")
+    model = llama(small, "sdpa")
     attend = interface_inputs.InterfaceCall._attend
 
     def wrong(self: Any, chosen: Any) -> Any:

@@ -127,10 +127,7 @@ def test_states_equal_those_of_the_layers_after_selection(kind: str) -> None:
 def test_empty_source_is_answered() -> None:
     model, source = make(1), sources(4, 2)
     mask = (source != PAD) & torch.tensor([[True], [False]])
-    same(
-        greedy_search(model, source, mask, max_len=9),
-        greedy_search(ModuleDecoder(model), source, mask, max_len=9),
-    )
+    same(greedy_search(model, source, mask, max_len=9), greedy_search(ModuleDecoder(model), source, mask, max_len=9))
 
 
 @pytest.mark.parametrize("by_onednn", [True, False])

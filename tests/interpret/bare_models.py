@@ -10,7 +10,7 @@ import regard
 from regard.activations.components import Components, find_components
 from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
-from regard.interpret.score_calls import own_forward_pass
+from regard.interpret.linear_pass import own_forward_pass
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.transformer import Transformer, TransformerConfig

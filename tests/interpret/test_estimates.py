@@ -61,6 +61,10 @@ def test_shares_at_a_bound_allow_for_values_that_no_sample_shows() -> None:
     assert middle is not None and (middle.low, middle.high) == (middle.mean, middle.mean)
 
 
+def test_samples_without_a_value_do_not_count() -> None:
+    assert estimate([float("nan")] * 3, resample_counts(3, 0)) is None
+
+
 def test_few_values_with_spread_are_limited_by_the_observed_values() -> None:
     """Of 30 values, one differs: most resamples have no variance, and do not make an end infinite."""
     result = estimate([0.0] * 29 + [3.0], resample_counts(30, 0))

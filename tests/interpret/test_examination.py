@@ -11,17 +11,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
+from torch import Tensor
 
 import regard
-from regard.interpret.estimates import Estimate, estimate
-from regard.interpret.examination import HeadFindings, examined_facts, make_examination
+from regard.data.batch import PairBatch, collate
+from regard.interpret import examination
+from regard.interpret.attribution.trial import change_embedding
+from regard.interpret.estimates import Estimate
+from regard.interpret.examination import (
+    MOST_LETTERS,
+    HeadFindings,
+    Probe,
+    choose_yardstick,
+    correlation,
+    examined_facts,
+    make_examination,
+    probe_inputs,
+)
 from regard.interpret.importance import HeadImportance, importance_by_layer
-from regard.interpret.probing import Probe, correlation
 from regard.io import add_digest
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import RunFolder
+from tests.interpret.subjects import language_run, pair_run, query_run
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 
@@ -44,12 +58,7 @@ def _examined(kind: str, importance: float = 0.5) -> Any:
         weights = weights / weights.sum(-1, keepdims=True)
         probes.append(Probe(weights={"cross": weights[None]}, dependence=measure, relevant=relevant))
     known = Estimate(mean=importance, low=importance - 0.01, high=importance + 0.01)
-    worth = HeadImportance(
-        samples=10,
-        loss=1.0,
-        added={"cross": [importance]},
-        intervals={"cross": [known]},
-    )
+    worth = HeadImportance(samples=10, loss=1.0, added={"cross": [importance]}, intervals={"cross": [known]})
     return make_examination(probes, worth, task="test", seed=0)
 
 
@@ -122,26 +131,6 @@ def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
     assert head.ranking is None and head.relevance is None
     assert head.sentence() == ("cross, head 0: switching it off changes the loss by +0.200 (interval unknown).")
     assert str(result).count("not measured") == 2 and result.json()["heads"][0]["ranking"] is None
-
-
-def test_intervals_have_their_coverage() -> None:
-    """Of many intervals, about 95 of 100 contain the true mean."""
-    generator = np.random.default_rng(1)
-    draw = generator.multinomial(80, np.full(80, 1 / 80), size=1000)
-    inside = 0
-    for _ in range(300):
-        result = estimate(generator.normal(3.0, 2.0, 80), draw)
-        assert result is not None
-        inside += result.low <= 3.0 <= result.high
-    assert 0.90 <= inside / 300 <= 0.985
-
-
-def test_samples_without_a_value_do_not_count() -> None:
-    draw = np.random.default_rng(0).multinomial(3, np.full(3, 1 / 3), size=100)
-    result = estimate([1.0, float("nan"), 1.0], draw)
-    assert result is not None
-    assert (result.mean, result.low, result.high) == (1.0, 1.0, 1.0)
-    assert estimate([float("nan")] * 3, draw) is None
 
 
 def test_rank_correlation_of_a_worked_example() -> None:
@@ -255,16 +244,13 @@ def test_refuses_an_edited_file_and_that_of_another_run(
 ) -> None:
     file = trained.examine(samples=4).save(run.path / "examined.json")
     stored = json.loads(file.read_text())
+    changed = r"examined\.json: the file has changed since it was written; delete the file"
     file.write_text(json.dumps({**stored, "words": ["the head is worth nothing"]}))
-    with pytest.raises(
-        regard.InputError, match=r"examined\.json: the file has changed since it was written; delete the file"
-    ):
+    with pytest.raises(regard.InputError, match=changed):
         examined_facts(run)
     del stored["digest"]
     file.write_text(json.dumps(stored))
-    with pytest.raises(
-        regard.InputError, match=r"examined\.json: the file has changed since it was written; delete the file"
-    ):
+    with pytest.raises(regard.InputError, match=changed):
         regard.load(run.path).about()
     file.write_text(json.dumps(add_digest({**stored, "of": {**stored["of"], "config": "another"}})))
     with pytest.raises(regard.InputError, match=r"examined\.json: it belongs to another run; delete the file"):
@@ -287,3 +273,83 @@ def test_ignores_content_of_another_version(run: RunFolder, content: dict[str, o
     assert not any(examined_facts(run).values())
     (run.path / "examined.json").unlink()
     assert not any(examined_facts(run).values())
+
+
+# Probes of samples: weights, and the effect of replacing inputs.
+
+
+@torch.no_grad()
+def test_probes_are_those_of_single_forward_passes(tmp_path: Path) -> None:
+    """Batches of many inputs give the values of a loop over inputs, positions and letters."""
+    run = query_run(tmp_path)
+    inputs = [run.task.parse(text)[0] for text in ("ABBA", "CCCA", "AB", "BCAC", "BA")]
+    before = run.model(inputs[0].unsqueeze(0))
+    probes = probe_inputs(run, inputs)
+    assert torch.equal(run.model(inputs[0].unsqueeze(0)), before)
+    for tokens, probe in zip(inputs, probes, strict=True):
+        clean = run.model(tokens.unsqueeze(0))[0].log_softmax(-1)
+        classes = clean.argmax(-1, keepdim=True)
+        expected = torch.zeros(len(clean), len(tokens))
+        for key, token in enumerate(tokens.tolist()):
+            letters = [letter for letter in range(len(run.task.vocabulary)) if letter != token]
+            for letter in letters:
+                changed = tokens.clone()
+                changed[key] = letter
+                likely = run.model(changed.unsqueeze(0))[0].log_softmax(-1)
+                expected[:, key] += (likely - clean).gather(-1, classes)[:, 0].abs() / len(letters)
+        np.testing.assert_allclose(probe.dependence, expected, atol=2e-5)
+        assert expected.max() > 0.01
+        with regard.record(run.model) as records:
+            run.model(tokens.unsqueeze(0))
+        np.testing.assert_allclose(probe.weights["cross"], records["cross"].weights[0], atol=1e-6)
+        assert probe.relevant is not None and probe.relevant.shape == expected.shape
+
+
+def test_the_yardstick_depends_on_the_inputs(tmp_path: Path) -> None:
+    run = query_run(tmp_path / "letters")
+    first = run.trial(run.task.parse("ABBA")[0])
+    assert choose_yardstick(first).method == "other_tokens"
+    assert choose_yardstick(first._replace(alphabet=range(MOST_LETTERS + 1))).method == "ablation_resampled"
+    assert choose_yardstick(first._replace(alphabet=())).method == "ablation_resampled"
+    assert choose_yardstick(first._replace(tokens=None, run_tokens=None)).method == "ablation_mean"
+
+
+@pytest.mark.parametrize("method", ["ablation_resampled", "ablation_mean"])
+def test_other_yardsticks_are_those_of_attribute(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = query_run(tmp_path)
+    monkeypatch.setattr(examination, "choose_yardstick", lambda _: examination.YARDSTICKS[method])
+    inputs = [run.task.parse(text)[0] for text in ("ABBA", "CCCA")]
+    for tokens, probe in zip(inputs, probe_inputs(run, inputs), strict=True):
+        expected = regard.attribute(run, tokens, method=method)
+        assert expected.inputs is not None
+        np.testing.assert_allclose(probe.dependence, expected.inputs, atol=2e-5)
+
+
+def test_pairs_and_language_models_are_probed(tmp_path: Path) -> None:
+    """Pairs have their own decoder inputs, and language models see the inputs up to a position only."""
+    pairs = pair_run(tmp_path / "pairs")
+    inputs = pairs.unseen(3, 0)
+    for pair, probe in zip(inputs, probe_inputs(pairs, inputs), strict=True):
+        expected = regard.attribute(pairs, pair, method=choose_yardstick(pairs.trial(pair)).method)
+        assert expected.inputs is not None
+        np.testing.assert_allclose(probe.dependence, expected.inputs, atol=2e-5)
+    language = language_run(tmp_path / "language")
+    for probe in probe_inputs(language, language.unseen(4, 0)):
+        assert not np.triu(probe.dependence, 1).any() and (np.diag(probe.dependence) > 0).all()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@torch.no_grad()
+def test_a_shared_embedding_is_changed_for_the_source_only(shared: bool) -> None:
+    """If the source and the target share an embedding, only the input of the encoder is changed."""
+    from regard.models.transformer import Transformer, TransformerConfig
+
+    torch.manual_seed(0)
+    config = TransformerConfig(hidden=8, heads=2, inner=8, enc_layers=1, dec_layers=1)
+    model = Transformer(config, source_symbols=9, target_symbols=9, longest=9, shared=shared).eval()
+    batch = PairBatch(collate([[4, 5, 6]]), collate([[5, 4]]))
+    with change_embedding(model.input_embedding, torch.zeros_like):
+        memory = model.encode(batch.source, batch.source_mask)
+        changed: Tensor = model.decode(batch.target_in, memory)
+    assert torch.equal(changed, model.decode(batch.target_in, memory))
+    assert not torch.equal(changed, model(batch.source, batch.source_mask, batch.target_in))

@@ -1,6 +1,8 @@
 """Each step of an explanation follows from the previous step, and the last step is the model's answer."""
 
+import base64
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import torch
 import regard
 from regard.attention.layer import find_layer
 from regard.attention.multihead import MultiHeadAttention
+from regard.interpret import explanation
 from regard.interpret.explanation import Explanation
+from regard.viz.page import map_data
 from tests.german import write
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -179,3 +183,71 @@ def test_explains_a_translation(tmp_path: Path) -> None:
     assert result.answered is not None and len(result.answered.classes) == 20
     encoder = run.explain("Heute läuft der alte Hund.", layer="encoder.0.self_attention")
     assert encoder.answered is None and encoder.query_label == encoder.key_labels[0]
+
+
+# The intermediate values of a page equal those of `explain`.
+
+
+INPUT = "BCCCBAABACCCA"
+
+
+@pytest.fixture(params=["trained", "translator"])
+def viewed(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+def _numbers(data: Any) -> np.ndarray:
+    return np.frombuffer(zlib.decompress(base64.b64decode(data["numbers"])), "<f4").reshape(data["shape"])
+
+
+def test_values_of_a_page_equal_those_of_explain(viewed: Any) -> None:
+    shown = viewed.with_sums(viewed.attend(seed=3))
+    for name, layer in map_data(shown)["sums"]["layers"].items():
+        heads, queries, keys = shown.layers[name].weights.shape
+        result = {part: _numbers(data) for part, data in layer.items() if _packs(data)}
+        for head, query, key in ((0, 0, 0), (heads - 1, queries - 1, keys - 1)):
+            own = viewed.explain(shown.input, layer=name, head=head, output=query, key=key)
+            for part in ("scores", "weights", "context", "may_see"):
+                assert np.allclose(result[part][head, query], getattr(own, part), atol=1e-5), part
+            assert np.allclose(result["values"][head], own.values, atol=1e-5)
+            assert np.allclose(result["added"][query], own.added, atol=1e-5)
+            if own.own_part is not None:
+                assert np.allclose(result["own_part"][head, query], own.own_part, atol=1e-5)
+            if own.after_norm is not None:
+                assert np.allclose(result["before_norm"][query], own.before_norm, atol=1e-5)
+                assert np.allclose(result["after_norm"][query], own.after_norm, atol=1e-5)
+            assert np.allclose(_steps(layer["steps"], head, query, key), list(own.steps.values()), atol=1e-5)
+            assert layer["scale"] == own.scale
+            if own.answered is not None:
+                assert shown.sums.answers[query].logits == pytest.approx(own.answered.logits, abs=1e-5)
+
+
+def _packs(data: Any) -> bool:
+    return isinstance(data, dict) and "numbers" in data
+
+
+def _steps(steps: Any, head: int, query: int, key: int) -> list[np.ndarray]:
+    result: list[np.ndarray] = []
+    for step in steps:
+        if step["of"] == "product":
+            first, second = step["factors"]
+            result.append(result[first] * result[second])
+        else:
+            place = {"query": (query,), "key": (key,), "pair": (query, key)}[step["of"]]
+            result.append(_numbers(step["numbers"])[(head, *place)])
+    return result
+
+
+def test_large_maps_get_no_intermediate_values(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = trained.attend(INPUT)
+    monkeypatch.setattr(explanation, "MAX_NUMBERS", 100)
+    assert trained.with_sums(shown) is shown
+    monkeypatch.setattr(explanation, "MAX_WEIGHTS", 100)
+    assert trained.with_sums(shown) is shown
+
+
+def test_changed_models_get_no_intermediate_values(trained: regard.AnswerRun) -> None:
+    with regard.intervene(trained.model, "cross", heads=[0], to="uniform"):
+        touched = trained.attend(INPUT)
+    assert trained.with_sums(touched).sums is None
+    assert "sums" not in map_data(trained.attend(INPUT))

@@ -7,9 +7,9 @@ import pytest
 
 import regard
 from regard.errors import InputError
+from regard.interpret.attribution.attention import map_rollout, rollout
 from regard.interpret.figures import head_rows, layer_labels, principal_components, row_entropy
 from regard.interpret.roles import induction_keys
-from regard.interpret.rollout import map_rollout, rollout
 from regard.viz.maps import LayerMap
 
 
@@ -71,7 +71,7 @@ def test_induction_finds_a_perfect_head(german: regard.TranslationRun, monkeypat
     for query in range(6):
         weights[1, query, query - 2 if query >= 3 else 0] = 1
     layer = LayerMap(name="encoder.0", title="", weights=weights, query_labels=labels, key_labels=labels)
-    keys = induction_keys(layer, np.ones((6, 6), dtype=bool))
+    keys = induction_keys(layer)
     assert keys is not None and np.argwhere(keys).tolist() == [[3, 1], [4, 2], [5, 3]]
     _subject_with(layer, monkeypatch, german)
     figure = regard.plot("induction", german, inputs=["abcabc"])

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import regard
 from regard.attention.interventions import intervene
 from regard.attention.multihead import MultiHeadAttention, keep_heads
-from regard.evaluation.exact_match import fresh_batches
+from regard.evaluation.accuracy import fresh_batches
 from regard.interpret.estimates import Estimate
 from regard.interpret.importance import HeadImportance
 from regard.runs.derived_runs import prune

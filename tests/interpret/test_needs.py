@@ -1,15 +1,27 @@
 """Which heads a model needs, on models whose circuit is known."""
 
+import copy
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
 import pytest
+import torch
 from sentence_claims import judge
+from torch import Tensor, nn
 
+import regard
+from regard.attention.layer import attention_layers
+from regard.interpret.estimates import describe_error, error_bracket, error_rates, is_reliable
+from regard.interpret.examination import make_examination
 from regard.interpret.importance import head_importance
-from regard.interpret.needs import Needs, decide, find_needs
-from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable
+from regard.interpret.needs import Change, Needs, Resampling, decide, find_needs
 from regard_lab.bench.known_models import compiled_model, trap_model
+from tests.lab.programs.modules import as_gpt2, as_module
 
 
-def _needs(name: str, kind: str) -> tuple[Needs, bool]:
+def _judged(name: str, kind: str) -> tuple[Needs, bool]:
     known = (trap_model if kind == "trap" else compiled_model)(name, 0)
     inputs = known.subject.unseen(500, 0, purpose="sentences")
     needs = find_needs(known.subject, inputs, head_importance(known.subject, samples=50).added)
@@ -19,7 +31,7 @@ def _needs(name: str, kind: str) -> tuple[Needs, bool]:
 
 @pytest.mark.parametrize(("name", "kind"), [("reverse", "compiled"), ("sink", "trap")])
 def test_needed_heads_of_a_known_circuit(name: str, kind: str) -> None:
-    needs, right = _needs(name, kind)
+    needs, right = _judged(name, kind)
     assert right and {"needed", "not needed"} <= set(needs.verdicts.values())
     assert not needs.replacing and not needs.cancelling
     assert any("is not needed" in sentence for sentence in needs.sentences())
@@ -28,7 +40,7 @@ def test_needed_heads_of_a_known_circuit(name: str, kind: str) -> None:
 @pytest.mark.slow
 def test_heads_that_replace_each_other() -> None:
     """Neither is missed alone, and a wrong value of one changes answers: whether it is needed cannot be told."""
-    needs, right = _needs("redundant", "trap")
+    needs, right = _judged("redundant", "trap")
     first = "decoder.0.self_attention"
     groups = {frozenset(group) for group, _ in needs.replacing}
     assert right and groups == {frozenset({(first, pair), (first, pair + 1)}) for pair in (0, 2, 4)}
@@ -59,3 +71,163 @@ def test_sentences_carry_their_error_rate() -> None:
             assert f"{100 * rate.wrong / rate.tested:.0f} are wrong" in describe_error(kind)
         assert is_reliable(kind) == (rate.tested > 0 and rate.high <= 0.07)
     assert describe_error("unknown kind") == "error rate not measured" and not is_reliable("unknown kind")
+
+
+# Contexts of heads are replaced by those of other inputs, and nothing is said where nothing changed.
+
+
+LAYER = "decoder.0.self_attention"
+
+
+def one_at_a_time(run: Any) -> Any:
+    """Return a run whose losses are computed one input at a time."""
+
+    class Single(type(run)):  # type: ignore[misc]
+        def losses(self, inputs: Any) -> np.ndarray:
+            return np.concatenate([type(run).losses(self, [input]) for input in inputs])
+
+    single = copy.copy(run)
+    object.__setattr__(single, "__class__", Single)
+    return single
+
+
+def _needs(subject: Any, samples: int) -> Needs:
+    inputs = subject.unseen(samples, 0, purpose="sentences")
+    return find_needs(subject, inputs, head_importance(subject, samples=5).added)
+
+
+@pytest.mark.parametrize("name", ["previous", "histogram", pytest.param("reverse", marks=pytest.mark.slow)])
+def test_however_a_model_is_given_its_needed_head_is_found(name: str) -> None:
+    known = compiled_model(name, 0)
+    run: Any = known.subject
+    inputs = list(run.unseen(40, 0, purpose="sentences"))
+    ways = [run, one_at_a_time(run), as_module(known, inputs)]
+    if known.family == "decoder-only" and find_spec("transformers") is not None:
+        ways.append(as_gpt2(known, inputs))
+    needs = [_needs(way, 40) for way in ways]
+    truth = {
+        (layer, head): needed
+        for layer, heads in known.circuit.needed.items()  # type: ignore[union-attr]
+        for head, needed in enumerate(heads)
+    }
+    for way in needs:
+        assert [*way.verdicts.values()] == [*needs[0].verdicts.values()] and "needed" in way.verdicts.values()
+        assert [share.mean for share in way.shares.values()] == [s.mean for s in needs[0].shares.values()]
+        assert all(change.changed == 40 for change in way.changes.values() if not change.reason)
+    for head, verdict in needs[0].verdicts.items():
+        assert verdict != "needed" or truth[head]
+    assert any("differed in 40 or more of 40 inputs" in sentence for sentence in needs[0].sentences())
+
+
+def test_a_loss_in_batches_of_a_module_is_resampled() -> None:
+    known = compiled_model("previous", 0)
+    run: Any = known.subject
+    resampling = Resampling(run, run.unseen(40, 0))
+    assert max(group.size for group in resampling.groups) > 1
+    single = one_at_a_time(run)
+    alone = Resampling(single, run.unseen(40, 0))
+    assert {group.size for group in alone.groups} == {1}
+    losses, change = resampling.replace([(LAYER, 0)])
+    others, same = alone.replace([(LAYER, 0)])
+    assert np.allclose(losses, others, atol=1e-5) and change[:2] == same[:2] == (40, 40)
+
+
+def test_nothing_is_said_about_heads_whose_context_is_constant() -> None:
+    needs = _needs(trap_model("constant-heads", 0).subject, 60)
+    constant = [head for head, change in needs.changes.items() if not change.changed]
+    assert len(constant) >= 4 and {needs.verdicts[head] for head in constant} == {"cannot be told"}
+    [sentence] = [text for text in needs.sentences() if "its context is the same for all inputs" in text]
+    assert all(f"{layer} head {head}" in sentence for layer, head in constant)
+    assert not any(head in constant for group, _ in [*needs.replacing, *needs.cancelling] for head in group)
+
+
+def test_a_head_that_writes_zero() -> None:
+    run: Any = compiled_model("previous", 0).subject
+    layer: Any = attention_layers(run.model)["decoder.layers.0.self_attention"]
+    with torch.no_grad():
+        layer.value.weight[: layer.head_width] = 0.0
+    importance = head_importance(run, samples=20)
+    assert importance.added[LAYER][0] == 0.0 and "is zero for all" in importance.unchanged_reason(LAYER, 0)
+    examination = make_examination([], importance, task="previous", seed=0)
+    assert "cannot be told: its context is zero for all inputs" in examination.heads[0].sentence()
+    assert examination.kinds[LAYER][0]["loss"] == "what switching it off does cannot be told"
+    needs = _needs(run, 20)
+    assert needs.silent == [(LAYER, 0)]
+
+
+def test_differences_within_rounding_are_none() -> None:
+    """Quiet spare heads write only where nothing reads."""
+    importance = head_importance(compiled_model("previous", 0).subject, samples=20)
+    sentences = [head.sentence() for head in make_examination([], importance, task="", seed=0).heads]
+    assert "raises the loss" in sentences[0]
+    assert all("makes no difference that can be measured to the loss" in text for text in sentences[1:])
+    assert not any("0.000 " in text for text in sentences)
+
+
+class _Blocks(nn.Module):
+    """Two layers of attention without feed-forward layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(8, 16)
+        self.blocks = nn.ModuleList(nn.MultiheadAttention(16, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        states: Tensor = self.embed(tokens)
+        for block in self.blocks:
+            states = states + block(states, states, states)[0]
+        return states
+
+
+def _module(texts: list[str], *, noise: float = 0.0) -> Any:
+    torch.manual_seed(0)
+
+    def read(text: str) -> Tensor:
+        return torch.tensor([[ord(letter) % 8 for letter in text]])
+
+    def loss(model: nn.Module, text: str) -> float:
+        return float(model(read(text)).square().sum()) + noise * float(torch.rand(()))
+
+    return regard.look(_Blocks(), read, inputs=texts, loss=loss)
+
+
+def test_a_missing_feed_forward_layer_is_no_reason_about_heads() -> None:
+    module = _module(["abcd", "bcda"])
+    components = module.components
+    assert not components.left_out and set(components.feed_forward_left_out) == {"blocks.0", "blocks.1"}
+    assert not any("cannot be resampled" in remark for remark in _needs(module, 2).remarks)
+
+
+def test_inputs_of_other_lengths_are_cut() -> None:
+    texts = ["abcdefgh"[: length + 1] for length in range(6)]
+    module = _module(texts)
+    resampling = Resampling(module, module.unseen(6, 0))
+    assert (resampling.inputs, resampling.alone) == (5, 1)
+    losses, change = resampling.replace([("blocks.0", 0)], mean=True)
+    assert change.inputs == 5 and (losses != resampling.losses).sum() == change.changed
+    needs = _needs(module, 6)
+    assert any("1 input had no other input of this length or longer" in remark for remark in needs.remarks)
+
+
+def test_one_input_says_why_nothing_can_be_said() -> None:
+    for samples in (1, 0):
+        module = _module(["abcd"])
+        needs = find_needs(module, module.unseen(1, 0)[:samples], {})
+        assert not needs.verdicts and "only one input" in needs.sentences()[0]
+    assert "in only 40% of" in Change(100, 40, 1.0).reason and Change(100, 95, 1.0).reason == ""
+
+
+def test_a_loss_with_random_numbers_shows_no_effect() -> None:
+    module = _module(["abcd", "bcda", "cdab", "dabc"], noise=50.0)
+    needs = _needs(module, 4)
+    assert set(needs.verdicts.values()) == {"cannot be told"}
+    assert needs.learned is False or "changes when it is computed again" in " ".join(needs.remarks)
+
+
+def test_error_rates_are_those_of_the_way_a_model_was_given() -> None:
+    assert error_bracket("needed", "run").startswith(" (of 100")
+    assert error_bracket("needed", "an unmeasured kind of model") == ""
+    module = as_module(compiled_model("previous", 0), ["abc"])
+    needs = replace(_needs(compiled_model("previous", 0).subject, 40), origin="an unmeasured kind of model")
+    assert module.traits.origin == "a custom model with a loss"
+    assert not any("of 100 such" in sentence for sentence in needs.sentences())

@@ -117,12 +117,7 @@ class Planted:
                 weights, queries = weights[:, :OUTPUTS], letters[:OUTPUTS]
                 relevant = None if relevant is None else relevant[:OUTPUTS]
             return LayerMap(
-                name=name,
-                title=name,
-                weights=weights,
-                relevant=relevant,
-                query_labels=queries,
-                key_labels=letters,
+                name=name, title=name, weights=weights, relevant=relevant, query_labels=queries, key_labels=letters
             )
 
         result = {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}

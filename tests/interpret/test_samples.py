@@ -12,8 +12,7 @@ from regard.errors import InputError
 def test_the_largest_weights_come_first(trained: regard.AnswerRun) -> None:
     result = trained.samples("cross", 1, samples=30)
     weights = [sample.weight for sample in result.samples]
-    assert weights == sorted(weights, reverse=True)
-    assert result.looked_at == 30
+    assert weights == sorted(weights, reverse=True) and result.looked_at == 30
     for sample in result.samples:
         shown = trained.attend(sample.input)
         assert sample.weight == pytest.approx(shown.cross.weights[1].max(), abs=1e-6)

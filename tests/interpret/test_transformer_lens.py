@@ -48,9 +48,7 @@ def published() -> Any:
     zeros = torch.zeros
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            torch,
-            "zeros",
-            lambda *sizes, **how: zeros(*sizes, **how | ({"device": "cpu"} if "device" in how else {})),
+            torch, "zeros", lambda *sizes, **how: zeros(*sizes, **how | ({"device": "cpu"} if "device" in how else {}))
         )
         for module in (attribute, evaluate):
             patch.setattr(module, "tokenize_plus", _tokenize)

@@ -13,8 +13,7 @@ import regard
 from regard.activations.components import find_components
 from regard.attention.layer import trace_layer
 from regard.errors import InputError
-from regard.interpret.linear_pass import Contribution, LinearPass, group
-from regard.interpret.score_calls import own_forward_pass
+from regard.interpret.linear_pass import Contribution, LinearPass, group, own_forward_pass
 from regard_lab.programs.library import PROGRAMS
 from tests.interpret.bare_models import BareModel, decoder_only, query_model, tokens, transformer
 from tests.lab.programs.resampling import compiled_program, make_inputs

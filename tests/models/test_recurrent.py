@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard import record
 from regard.attention.masks import length_mask
-from regard.attention.scores import SCORES, Concat, Dot
+from regard.attention.scores import SCORES, Dot
 from regard.data.batch import collate
 from regard.data.vocabulary import BOS
 from regard.errors import InputError
@@ -182,72 +181,6 @@ def test_without_attention_equals_its_equations(cell: str) -> None:
     decoder, memory = make_decoder(cell, None)
     embedded = torch.randn(2, 6, E, dtype=torch.float64)
     torch.testing.assert_close(decoder(embedded, memory), by_hand(decoder, embedded, memory, {}), atol=1e-12, rtol=0)
-
-
-@each_cell
-@pytest.mark.parametrize("place", [*PLACES, None], ids=str)
-def test_single_steps_equal_one_call(cell: str, place: dict[str, Any] | None) -> None:
-    decoder, memory = make_decoder(cell, "general" if place else None, **(place or {}))
-    embedded = torch.randn(2, 6, E, dtype=torch.float64)
-    state, outputs = decoder.start(memory), []
-    for time in range(6):
-        output, state = decoder.step(embedded[:, time : time + 1], state)
-        outputs.append(output)
-    torch.testing.assert_close(torch.cat(outputs, 1), decoder(embedded, memory), atol=1e-12, rtol=0)
-
-
-@each_place
-def test_parallel_hypotheses_equal_single_ones(place: dict[str, Any]) -> None:
-    decoder, memory = make_decoder("lstm", "additive", **place)
-    embedded = torch.randn(2, 3, E, dtype=torch.float64)
-    state = decoder.start(memory)
-    wide = state.choose(torch.zeros(2, 3, dtype=torch.int64))
-    once, wide = decoder.step(embedded, wide)
-    swapped = wide.choose(torch.tensor([[2, 0], [1, 1]]))
-    twice, _ = decoder.step(embedded[:, :2], swapped)
-    for row, first, column in ((0, 2, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1)):
-        alone = state.keep(torch.tensor([row]))
-        output, alone = decoder.step(embedded[row, first].view(1, 1, -1), alone)
-        torch.testing.assert_close(once[row, first], output[0, 0], atol=1e-12, rtol=0)
-        output, _ = decoder.step(embedded[row, column].view(1, 1, -1), alone)
-        torch.testing.assert_close(twice[row, column], output[0, 0], atol=1e-12, rtol=0)
-
-
-@each_place
-def test_recording_keeps_every_step_and_changes_nothing(place: dict[str, Any]) -> None:
-    decoder, memory = make_decoder("gru", "general", **place)
-    embedded = torch.randn(2, 6, E, dtype=torch.float64)
-    with record(decoder) as records:
-        recorded = decoder(embedded, memory)
-    assert torch.equal(recorded, decoder(embedded, memory))
-    weights = records["cross"].weights
-    assert weights.shape == (2, 1, 6, 4)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 1, 6, dtype=torch.float64))
-    assert not weights[1, :, :, 2:].any()
-    with record(decoder, rows=[1, 4]) as some:
-        decoder(embedded, memory)
-    torch.testing.assert_close(some["cross"].weights, weights[:, :, [1, 4]], atol=1e-12, rtol=0)
-
-
-def test_shapes_equal_those_of_the_notes() -> None:
-    """Shapes equal those in section 4.2 of the notes: N samples, encoder width M1 per direction, decoder width
-    M2, embedding width K.
-    """
-    n, tx, ty, m1, m2, k = 2, 5, 3, 7, 11, 13
-    states, last = torch.randn(n, tx, 2 * m1), torch.randn(n, 2 * m1)
-    decoder = RecurrentDecoder(k, m2, 2 * m1, score=Concat(m2, 2 * m1), context="cell", query="previous")
-    memory = decoder.remember(states, last, torch.ones(n, tx, dtype=torch.bool))
-    assert decoder.rnn.input_size == 2 * m1 + k  # [context; y_t]
-    state = decoder.start(memory)
-    assert [part.shape for part in state.cell] == [(n, 1, m2), (n, 1, m2)]  # s and c
-    assert decoder.cross is not None
-    context = decoder.cross(state.cell[0], memory.prepared, memory.states, memory.mask, prepared=True)
-    assert context.shape == (n, 1, 2 * m1)
-    with record(decoder) as records:
-        output, state = decoder.step(torch.randn(n, 1, k), state)
-    assert records["cross"].weights.shape == (n, 1, 1, tx)  # softmax over time
-    assert output.shape == (n, 1, m2)
-    assert decoder(torch.randn(n, ty, k), memory).shape == (n, ty, m2)
 
 
 @pytest.mark.parametrize(

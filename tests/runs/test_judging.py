@@ -11,7 +11,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.evaluation.bleu import bleu, quality
+from regard.evaluation.bleu import quality
 from regard.training.checkpoint import Progress
 from tests.conftest import TINY
 from tests.german import sentences, write
@@ -55,7 +55,7 @@ def test_equal_validations_count_against_patience() -> None:
 
 def test_chinese_references_score_100_against_themselves() -> None:
     lines = ["天地人日", "月水火木", "天月地水人"]
-    assert bleu(lines, lines) == pytest.approx(100) and bleu(lines, lines, tokenize="13a") == 0
+    assert quality(lines, lines).main == pytest.approx(100) and quality(lines, lines, tokenize="13a").main == 0
     found = quality(["天地人火", *lines[1:]], lines)
     assert found.tokenizer == "zh" and "|tok:zh|" in found.signatures["bleu"] and 0 < found.main < 100
     assert found.chrf > 50 and not found.warning
@@ -63,7 +63,7 @@ def test_chinese_references_score_100_against_themselves() -> None:
     assert "BLEU is 0.00 although 100.0% of the answers equal their references" in told
     assert "--bleu_tokenize char" in told
     with pytest.raises(InputError, match="needs a model that sacrebleu downloads"):
-        bleu(lines, lines, tokenize="spm")
+        quality(lines, lines, tokenize="spm")
 
 
 def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Command) -> None:

@@ -23,7 +23,7 @@ from regard.attention.blocks import Block
 from regard.data.parallel import PairCounts, ParallelText
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.evaluation.bleu import bleu
+from regard.evaluation.bleu import quality
 from regard.models.transformer import Transformer
 from regard.runs.cross_entropy_filter import dual_score, dual_scores
 from regard.training.checkpoint import Checkpoint
@@ -205,7 +205,7 @@ def test_translation_beats_chance(german: regard.TranslationRun) -> None:
     report = german.test()
     assert report.quality.main > 50 and report.quality.chrf > 50 and report.quality.exact_match > 0.3
     references = [target for _, target in sentences()[264:]]
-    assert report.quality.bleu == pytest.approx(bleu(report.translations, references))
+    assert report.quality.bleu == pytest.approx(quality(report.translations, references).main)
     assert "|tok:13a|" in report.quality.signatures["bleu"] and report.quality.signatures["bleu"] in str(report)
 
 
@@ -215,7 +215,7 @@ def test_averaged_model_with_the_best_bleu_is_kept(german: regard.TranslationRun
     best = max(validated, key=lambda line: line["bleu"])
     assert german.step == best["step"]
     sources, references = zip(*sentences()[240:264], strict=True)
-    assert bleu(german.translate(sources, beam=1), references) == pytest.approx(best["bleu"])
+    assert quality(german.translate(sources, beam=1), references).main == pytest.approx(best["bleu"])
     checkpoint = Checkpoint.load(german.folder, training={})
     trainer, step = checkpoint.training or {}, checkpoint.step
     if step == german.step:

@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.evaluation.next_tokens import measure_tokens, next_token_losses
+from regard.evaluation.accuracy import measure_tokens, next_token_losses
 from regard.evaluation.validation import BATCHES, language_validation
 from regard.streams import make_generator
 from regard.tasks.text import Text

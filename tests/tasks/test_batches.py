@@ -8,9 +8,8 @@ from regard.streams import make_generator
 from regard.tasks import base
 from regard.tasks.batch import BatchContext
 from regard.tasks.counting import Counting
-from regard.tasks.pairs import BATCHES_PER_POOL, LengthSortedBatches
+from regard.tasks.pairs import BATCHES_PER_POOL, LengthSortedBatches, Reverse
 from regard.tasks.recall import Recall
-from regard.tasks.sequences import Reverse
 from regard.training.config import make_config
 
 

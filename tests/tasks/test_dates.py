@@ -8,17 +8,7 @@ from babel.dates import format_date, format_skeleton
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks.dates import (
-    DAYS,
-    FIRST,
-    FORMATS,
-    LAST,
-    SKELETONS,
-    Dates,
-    DatesTaskConfig,
-    is_held_out,
-    write_date,
-)
+from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, Dates, DatesTaskConfig, is_held_out, write_date
 
 DATES = Dates()
 STYLES = [style for styles in DATES.styles for style in styles]
@@ -48,8 +38,7 @@ def test_examples_of_the_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["", "Montag, 3. Mai 1979", "30. Februar 1979", "3. Mai 79", "05/03/1979", "3. mai 1979", "nonsense"],
+    "source", ["", "Montag, 3. Mai 1979", "30. Februar 1979", "3. Mai 79", "05/03/1979", "3. mai 1979", "nonsense"]
 )
 def test_unknown_formats_have_no_answer(source: str) -> None:
     assert DATES.known(source) is None
@@ -105,19 +94,7 @@ def test_training_never_draws_held_out_days(generator: torch.Generator) -> None:
 
 def test_all_styles_and_locales_are_drawn(generator: torch.Generator) -> None:
     sources = [pair.source for pair in DATES.pairs(4000, generator)]
-    for sign in (
-        "January",
-        "Januar ",
-        "janvier",
-        "enero",
-        "en ",
-        "de 0",
-        "fr ",
-        "es ",
-        "Mo., ",
-        "lun. ",
-        "lun, ",
-    ):
+    for sign in ("January", "Januar ", "janvier", "enero", "en ", "de 0", "fr ", "es ", "Mo., ", "lun. ", "lun, "):
         assert any(sign in source for source in sources), sign
 
 

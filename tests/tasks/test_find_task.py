@@ -11,8 +11,8 @@ from regard.tasks.all_tasks import TASKS, find_task, list_tasks
 from regard.tasks.base import Task
 from regard.tasks.batch import IGNORE
 from regard.tasks.counting import Counting
+from regard.tasks.language_tasks import Regression
 from regard.tasks.pairs import PairTask
-from regard.tasks.regression import Regression
 from regard.tasks.tokens import TokenTask
 
 OWN_TASK = '''

@@ -10,13 +10,22 @@ from hypothesis import given, strategies as st
 
 from regard.errors import InputError
 from regard.tasks.batch import IGNORE, BatchContext
-from regard.tasks.dyck import Dyck, DyckTaskConfig
-from regard.tasks.induction import Induction, InductionTaskConfig
-from regard.tasks.modular import Modular, ModularTaskConfig
-from regard.tasks.mqar import Mqar, MqarTaskConfig
-from regard.tasks.parity import Parity, ParityTaskConfig
-from regard.tasks.regression import Regression, RegressionTaskConfig
-from regard.tasks.selective_copy import SelectiveCopy, SelectiveCopyTaskConfig
+from regard.tasks.language_tasks import (
+    Dyck,
+    DyckTaskConfig,
+    Induction,
+    InductionTaskConfig,
+    Modular,
+    ModularTaskConfig,
+    Mqar,
+    MqarTaskConfig,
+    Parity,
+    ParityTaskConfig,
+    Regression,
+    RegressionTaskConfig,
+    SelectiveCopy,
+    SelectiveCopyTaskConfig,
+)
 from regard.tasks.tokens import TokenTask
 from regard.training.config import TrainingConfig
 
@@ -71,16 +80,10 @@ def closing_brackets(tokens: Tokens) -> dict[int, str]:
 
 
 CASES: dict[str, tuple[TokenTask, Callable[[Tokens], dict[int, str]]]] = {
-    "induction": (
-        Induction(InductionTaskConfig(max_len=13, repeated=5, vocab_size=11)),
-        next_after_last_occurrence,
-    ),
+    "induction": (Induction(InductionTaskConfig(max_len=13, repeated=5, vocab_size=11)), next_after_last_occurrence),
     "mqar": (Mqar(MqarTaskConfig(max_len=19, pairs=3, vocab_size=10)), values_of_keys),
     "modular": (Modular(ModularTaskConfig(modulus=7)), sum_of_numbers),
-    "selective-copy": (
-        SelectiveCopy(SelectiveCopyTaskConfig(max_len=13, letters=4, vocab_size=5)),
-        letters_in_order,
-    ),
+    "selective-copy": (SelectiveCopy(SelectiveCopyTaskConfig(max_len=13, letters=4, vocab_size=5)), letters_in_order),
     "parity": (Parity(ParityTaskConfig(max_len=11, test_len=17)), parity_of_bits),
     "dyck": (Dyck(DyckTaskConfig(max_len=14, test_len=20, vocab_size=3, depth=3)), closing_brackets),
 }
@@ -321,10 +324,7 @@ def test_other_points_are_refused(text: str) -> None:
             lambda: InductionTaskConfig(max_len=15, repeated=8, vocab_size=20),
             "max_len 15 is out of range: choose from 16 to 28",
         ),
-        (
-            lambda: InductionTaskConfig(repeated=1, vocab_size=20),
-            "repeated 1 is out of range: choose from 2 to 20",
-        ),
+        (lambda: InductionTaskConfig(repeated=1, vocab_size=20), "repeated 1 is out of range: choose from 2 to 20"),
         (lambda: InductionTaskConfig(vocab_size=63), "vocab_size 63 is out of range"),
         (lambda: MqarTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32"),
         (lambda: MqarTaskConfig(pairs=33), "pairs 33 is out of range: choose from 1 to 32"),

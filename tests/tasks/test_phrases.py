@@ -14,11 +14,7 @@ TASK = Phrases()
     ("english", "german", "alignment"),
     [
         ("the dog sees a cat", "der Hund sieht eine Katze", [0, 1, 2, 3, 4]),
-        (
-            "today my tired dog finds no key",
-            "heute findet mein müder Hund keinen Schlüssel",
-            [0, 4, 1, 2, 3, 5, 6],
-        ),
+        ("today my tired dog finds no key", "heute findet mein müder Hund keinen Schlüssel", [0, 4, 1, 2, 3, 5, 6]),
         ("two dogs do not find her red house", "zwei Hunde finden ihr rotes Haus nicht", [0, 1, 4, 5, 6, 7, 3]),
         ("this man has seen the old dog", "dieser Mann hat den alten Hund gesehen", [0, 1, 2, 4, 5, 6, 3]),
         (
@@ -35,8 +31,7 @@ def test_sentences_by_hand(english: str, german: str, alignment: list[int]) -> N
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "dog", "the dog see a cat", "the dog sees", "the dog sees a cat a", "a dogs sees a cat", "he says the"],
+    "text", ["", "dog", "the dog see a cat", "the dog sees", "the dog sees a cat a", "a dogs sees a cat", "he says the"]
 )
 def test_sentences_outside_the_grammar_are_refused(text: str) -> None:
     assert TASK.known(text) is None

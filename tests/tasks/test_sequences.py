@@ -6,8 +6,7 @@ from hypothesis import given, strategies as st
 
 from regard.data.vocabulary import EOS, PAD
 from regard.errors import InputError
-from regard.tasks.pairs import Pair, PairTask, alignment_mask
-from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
+from regard.tasks.pairs import Copy, Pair, PairTask, Reverse, SequenceConfig, Sort, alignment_mask
 
 
 @pytest.mark.parametrize(
@@ -58,8 +57,7 @@ def test_a_batch_ends_each_sequence_and_pads_it(generator: torch.Generator) -> N
     assert batch.source_mask.tolist() == [[True] * 3, [True, False, False]]
     assert batch.target_in.tolist() == [[1, 4, 5], [1, EOS, PAD]]
     assert torch.equal(
-        task.sample(4, torch.Generator().manual_seed(1)).source,
-        task.sample(4, torch.Generator().manual_seed(1)).source,
+        task.sample(4, torch.Generator().manual_seed(1)).source, task.sample(4, torch.Generator().manual_seed(1)).source
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.tasks.batch import IGNORE, BatchContext, TokenBatch
-from regard.tasks.induction import Induction, InductionTaskConfig
+from regard.tasks.language_tasks import Induction, InductionTaskConfig
 from regard.tasks.tokens import PADDING
 from regard.training.config import TrainingConfig
 

@@ -18,16 +18,7 @@ import math
 import types
 import weakref
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    MutableMapping,
-    MutableSequence,
-    MutableSet,
-    Sequence,
-)
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -239,11 +230,7 @@ class ProbeMode(TorchFunctionMode):
         return result
 
     def _find_origin(self, name: str, operands: Sequence[Tensor], result: Tensor) -> str | None:
-        origins, sizes, probe = (
-            list(map(origin_of, operands)),
-            [part.numel() for part in operands],
-            active_probe(),
-        )
+        origins, sizes, probe = (list(map(origin_of, operands)), [part.numel() for part in operands], active_probe())
         multiplies = name in PRODUCTS
         if name in ("mul", "__mul__", "__rmul__", "multiply") and len(operands) == 2:  # with a sum, a product
             smaller = [size for size, origin in zip(sizes, origins, strict=True) if origin == WEIGHTS] or [max(sizes)]
@@ -322,13 +309,7 @@ class AxesFinder:
         return None
 
     def find(
-        self,
-        shape: Sequence[int],
-        keys: int,
-        site: str = "",
-        *,
-        product: bool = True,
-        convention: Tensor | None = None,
+        self, shape: Sequence[int], keys: int, site: str = "", *, product: bool = True, convention: Tensor | None = None
     ) -> Axes | str | None:
         """Return the axes of the weights that were counted last, the reason if they are unknown, or None if they
         weigh no values.

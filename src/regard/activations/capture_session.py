@@ -1,8 +1,7 @@
 """Sessions that select attention calls of one model, and store or change their weights.
 
-Every capture mechanism in the table of `weights` calls the same three methods of a session. `next_call_name`
-returns the name of the call, `change_weights` applies interventions, and `record_call` stores an
-`AttentionCall`.
+Every capture mechanism in the table of `weights` calls the same three methods of a session. `next_call_name` returns
+the name of the call, `change_weights` applies interventions, and `record_call` stores an `AttentionCall`.
 """
 
 import dataclasses
@@ -182,8 +181,7 @@ class CaptureSession:
         self.mismatched: set[str] = set()
         """Layers with a warning that the recorded weights differ from the model's weights."""
         self.non_step_keys: set[str] = set()
-        """Records whose keys are not steps, such as compressed keys. The columns of several passes do not
-        match."""
+        """Records whose keys are not steps, such as compressed keys. The columns of several passes do not match."""
         self.refusals: dict[str, str] = {}
         """By layer: the reason why its weights are not recorded."""
         self.unconfirmed: dict[str, list[AttentionCall]] | None = None
@@ -225,10 +223,6 @@ class CaptureSession:
             self.mismatched.add(key)
             warnings.warn(message, stacklevel=3)
 
-    def warn_mismatch(self, name: str, cause: str) -> None:
-        layer = name.split("#")[0]
-        self.warn_once(layer, f"weights of {layer!r} differ from the weights that the model used: {cause}")
-
     def wants(self, name: str) -> bool:
         return is_wanted(self.layers, name)
 
@@ -245,8 +239,7 @@ class CaptureSession:
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record the requested heads and rows of a call, either in blocks of rows or all at once."""
         layer, _, number = name.partition("#")
-        # If a layer with many queries ran in between, the whole model runs again, so this call is not the next
-        # step.
+        # If a layer with many queries ran in between, the whole model runs again, so this call is not the next step.
         is_next_step = self._single_query.get(layer) == self._many_query_calls
         if call.queries > 1 and not call.flat:
             self._many_query_calls += 1
@@ -278,8 +271,7 @@ class CaptureSession:
                 self.recorder.parts.pop(name, None)
         self.token_labels.kinds[layer] = call.kind
         part = CallRecord(weights, mask, [start + position for position in positions], call.first_key)
-        self._check_steps(name, start)
-        self._check_shape(name, weights)
+        self._check_continuation(name, weights, start)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
 
     def _cached_steps(self, name: str, call: AttentionCall) -> int:
@@ -314,8 +306,9 @@ class CaptureSession:
             if counts and last.numel() and last[..., known:].any():
                 self._warn_of_unknown_cache(name, parts.end - parts.first, last.shape[-1])
 
-    def _check_steps(self, name: str, start: int) -> None:
-        """Warn, once for each model, if no rows are recorded for some steps before a pass."""
+    def _check_continuation(self, name: str, weights: Tensor, start: int) -> None:
+        """Warn if no rows are recorded for some steps before a pass, and if a pass cannot extend the previous pass,
+        because the number of samples or heads changed."""
         before = self.recorder.parts.get(name)
         first = 0 if before is None else before.end
         if first < start and name not in self.mismatched | self.non_step_keys:
@@ -323,6 +316,15 @@ class CaptureSession:
                 "steps",
                 f"layer {name!r} and those after it have no rows for steps {first} to {start - 1}: these steps"
                 " were in the cache before their pass (a learned prefix, or a pass that was not recorded)",
+            )
+        if not self.tracker.start or before is None:
+            return
+        earlier, now = (tuple(tensor.shape[:2]) for tensor in (before.calls[-1].weights, weights))
+        if earlier != now:
+            self.warn_once(
+                name,
+                f"{name} had (samples, heads) {earlier} in earlier passes and has {now} now: only passes from"
+                f" step {self.tracker.start} on are recorded",
             )
 
     def _check_keys(self, name: str, weights: Tensor, call: AttentionCall) -> None:
@@ -342,21 +344,7 @@ class CaptureSession:
         if no_steps:
             self.non_step_keys.add(name)
             warnings.warn(
-                f"{name} has keys that are not steps: only the last pass of a generation is recorded",
-                stacklevel=2,
-            )
-
-    def _check_shape(self, name: str, weights: Tensor) -> None:
-        """Warn if a pass cannot extend the previous pass, because the number of samples or heads changed."""
-        before = self.recorder.parts.get(name)
-        if not self.tracker.start or before is None:
-            return
-        earlier, now = (tuple(tensor.shape[:2]) for tensor in (before.calls[-1].weights, weights))
-        if earlier != now:
-            self.warn_once(
-                name,
-                f"{name} had (samples, heads) {earlier} in earlier passes and has {now} now: only passes from"
-                f" step {self.tracker.start} on are recorded",
+                f"{name} has keys that are not steps: only the last pass of a generation is recorded", stacklevel=2
             )
 
     def _record_step(self, layer: str, number: int, call: AttentionCall) -> bool:
@@ -414,8 +402,7 @@ class InterventionSession(CaptureSession):
         """Whether any weights were changed."""
 
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
-        """Return changed weights; if a generation runs step by step, a single weight is set at the step of its
-        query.
+        """Return changed weights; if a generation runs step by step, a single weight is set at the step of its query.
 
         Raises `InputError` for a head, query or key out of range.
         """

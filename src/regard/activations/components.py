@@ -1,12 +1,10 @@
-"""The components of a model: heads and feed-forward layers, which write into the residual stream, and what heads
-read.
+"""The components of a model: heads and feed-forward layers, which write into the residual stream, and what heads read.
 
     state = embedding + sum over layers of (output projection of the contexts of all heads) + feed-forward outputs
 
-Explanation methods change the context of a head before the output projection, the output of a feed-forward layer,
-or the projected queries, keys and values of a head, where the edges of a model's graph end (Elhage et al. 2021,
-"Decomposing attention head outputs"). `Subject.components` returns the components of a run or of an external
-model.
+Explanation methods change the context of a head before the output projection, the output of a feed-forward layer, or
+the projected queries, keys and values of a head, where the edges of a model's graph end (Elhage et al. 2021,
+"Decomposing attention head outputs"). `Subject.components` returns the components of a run or of an external model.
 
 Why not `regard.replace`: `z` needs a mechanism that sees the contexts, and BLOOM, CodeGen or DeBERTa show weights
 only; a hook on the projection that reads the contexts works for them, too, and costs less in many short passes.
@@ -26,11 +24,10 @@ from torch import Tensor, nn
 
 from regard.activations.interface import change_first
 from regard.attention.blocks import Block, FeedForward
-from regard.attention.layer import AttentionLayer, attention_layers, explicit_weights
+from regard.attention.layer import Attention, AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
-from regard.attention.sharing import Grouped, MultiQuery
-from regard.attention.single import Attention
+from regard.attention.parts import Grouped, MultiQuery
 
 Change = Callable[[str, Tensor], Tensor]
 """Maps the name of a component, and its contexts (B, Tq, H Dv) or output in a call, to a changed value."""
@@ -84,8 +81,7 @@ class HeadContexts:
 
 @contextmanager
 def _identity_projection(layer: Any) -> Iterator[nn.Module]:
-    """Replace the output projection of a `nn.MultiheadAttention` with an identity, so that the layer returns
-    its contexts; yields the real projection."""
+    """Let a `nn.MultiheadAttention` return its contexts: its output projection is an identity; yields the real one."""
     projection = layer.out_proj
     identity = nn.Linear(projection.in_features, projection.in_features).to(projection.weight)
     nn.init.eye_(identity.weight)
@@ -102,13 +98,10 @@ def replace_outputs(modules: Mapping[str, nn.Module], change: Change) -> Iterato
     """Replace the (first) outputs of modules with the results of `change` inside the block."""
     with ExitStack() as stack:
         for name, module in modules.items():
-            hook = partial(_change_output, partial(change, name))
+            changed = partial(change, name)
+            hook = lambda module, args, output, changed=changed: change_first(output, changed)  # noqa: E731
             stack.callback(module.register_forward_hook(hook).remove)
         yield
-
-
-def _change_output(change: Callable[[Tensor], Tensor], module: nn.Module, args: Any, output: Any) -> Any:
-    return change_first(output, change)
 
 
 Kind = Literal["query", "key", "value"]
@@ -190,8 +183,7 @@ def _change_arguments(change: InputChange, module: nn.Module, args: Any) -> Any:
 
 
 def find_head_inputs(layer: AttentionLayer) -> HeadInputs | str:
-    """Return the inputs of the heads of a layer of `regard.attention`, or the reason why they cannot be
-    separated.
+    """Return the inputs of the heads of a layer of `regard.attention`, or the reason why they cannot be separated.
 
     >>> find_head_inputs(MultiHeadAttention(12, heads=3, groups=1)).parts["key"].columns
     tensor([[0, 1, 2, 3]])

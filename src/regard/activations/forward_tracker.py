@@ -8,7 +8,6 @@ may run the same model at the same time.
 """
 
 import functools
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -100,21 +99,15 @@ MOST_NAMES = 64
 
 
 def modules_by_name(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the modules of a model by name; a module that is shared by several parts has several names.
-
-    Layers of a functional Keras model are not its submodules and are listed under their own names.
-    """
-    modules, keras, count = dict[str, nn.Module](), sys.modules.get("keras"), Counter[int]()
+    """Return the modules of a model by name; a module that is shared by several parts has several names."""
+    modules, count = dict[str, nn.Module](), Counter[int]()
 
     def add(module: nn.Module, path: str, around: tuple[nn.Module, ...]) -> None:
         modules.setdefault(layer_name(model, path), module)
         count[id(module)] += 1
         if module in around or count[id(module)] > MOST_NAMES:
             return
-        parts = dict(module._modules)
-        if keras is not None and isinstance(module, keras.Model):
-            parts |= {layer.name: layer for layer in module.layers if layer not in parts.values()}
-        for name, part in parts.items():
+        for name, part in module._modules.items():
             if part is not None:
                 add(part, f"{path}.{name}" if path else name, (*around, module))
 
@@ -188,11 +181,7 @@ class ForwardTracker:
         return module.register_forward_pre_hook(self._while_active(function), with_kwargs=True)
 
     def hook_after(
-        self,
-        module: nn.Module,
-        function: Callable[[Any, Any, dict[str, Any], Any], Any],
-        *,
-        always: bool = False,
+        self, module: nn.Module, function: Callable[[Any, Any, dict[str, Any], Any], Any], *, always: bool = False
     ) -> Any:
         """Call `function` with (module, args, kwargs, output) after each active run; returns the hook.
 
@@ -226,20 +215,12 @@ class ForwardTracker:
             hooks.append(register_module_forward_pre_hook(self._begin))
             hooks.append(register_module_forward_hook(self._end, always_call=True))
         else:
-            for module in {self.named[name] for name in self._with_parents(modules)}:
+            names = {name for module in modules for name in self.names[id(module)]}
+            for module in {self.named[parent] for name in names | {""} for parent in and_parents(name)}:
                 hooks.append(module.register_forward_pre_hook(DetachableHook(self._begin)))
                 hooks.append(module.register_forward_hook(DetachableHook(self._end), always_call=True))
         with remove_hooks(hooks):
             yield
-
-    def _with_parents(self, modules: Iterable[nn.Module]) -> set[str]:
-        names = {""}
-        for module in modules:
-            for name in self.names[id(module)]:
-                while name:
-                    names.add(name)
-                    name = name.rpartition(".")[0]
-        return names
 
     def _begin(self, module: nn.Module, _: Any) -> None:
         name = self._find_name(module) if self.active else None

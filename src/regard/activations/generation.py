@@ -169,8 +169,7 @@ def _wrap_generate(original: Any) -> Any:
 
 
 def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:
-    """Keep the rows of the returned hypotheses at each step; `beams` (results, steps) is -1 after a hypothesis
-    ends."""
+    """Keep the rows of the returned hypotheses at each step; `beams` (results, steps) is -1 after a hypothesis ends."""
     steps = beams.shape[1]
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)

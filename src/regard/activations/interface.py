@@ -52,11 +52,10 @@ from regard.activations.weights import capture, record_weights
 from regard.arguments import public
 from regard.attention.blocks import Block
 from regard.attention.functional import attention_weights
-from regard.attention.layer import AttentionLayer, attach_hooks, disable_compile, with_receiver
+from regard.attention.layer import Attention, AttentionLayer, attach_hooks, disable_compile, with_receiver
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.attention.records import Recorder, Records, merge_levels
-from regard.attention.single import Attention
 from regard.errors import InputError, unknown_choice
 
 ATTENTION = re.compile(r"Attention|Attn")
@@ -194,8 +193,7 @@ CUSTOM = "its class is not known, so the contexts of its heads cannot be separat
 OWN_CODE = "the layer computes attention in its own code, which shows only its softmax"
 NOT_SEEN = "no mechanism of a recording sees it in this model"
 AGREEMENT = 1e-3
-"""Largest accepted difference between weights times values and the contexts, as a fraction of the largest
-context."""
+"""Largest accepted difference between weights times values and the contexts, as a fraction of the largest context."""
 Receive = Callable[[str, Tensor, bool], Tensor]
 """Maps the name and value of an activation, and whether the call continues the sequences of the last call, to the
 value that the model uses."""
@@ -589,15 +587,7 @@ def record(
     what was not recorded, with the reason, and a warning says so. Raises `InputError` for an unknown name, and,
     while the model runs, for a head or row out of range.
     """
-    options = {
-        "layers": layers,
-        "heads": heads,
-        "rows": rows,
-        "modules": modules,
-        "tokenizer": tokenizer,
-        "query_labels": query_labels,
-        "key_labels": key_labels,
-    }
+    options: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("model", "patterns")}
     if not patterns:
         return record_weights(model, **options)
     if given := [name for name, value in options.items() if value is not None]:

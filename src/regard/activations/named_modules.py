@@ -13,12 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.activations.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
-from regard.activations.capture_session import (
-    CaptureSession,
-    are_attention_weights,
-    attention_call,
-    nonzero_keys,
-)
+from regard.activations.capture_session import CaptureSession, are_attention_weights, attention_call, nonzero_keys
 from regard.activations.forward_tracker import remove_hooks
 from regard.attention.names import short_name
 from regard.attention.records import is_transformed
@@ -31,8 +26,7 @@ def applies(session: CaptureSession) -> bool:
 
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
-    """Capture weights that pass through the modules with matching names; raises `InputError` if no module
-    matches."""
+    """Capture weights that pass through the modules with matching names; raises `InputError` if no module matches."""
     pattern, modules = session.modules or "", session.tracker.named
     short = short_name(pattern)
     matching = {name for name in modules if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), short)}

@@ -7,7 +7,7 @@ all masked has equal weights, because all its scores are equal. If the keys of t
 recorded with zero weights and a mask that allows no key.
 
 Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a few global keys.
-`LongformerWindows` expands these weights into rows over all keys.
+`expand_windows` expands these weights into rows over all keys.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from regard.activations.capture_session import (
 from regard.activations.forward_tracker import ForwardTracker, and_parents, remove_hooks
 from regard.activations.modules import is_transformers_model
 from regard.activations.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
-from regard.activations.transformers_attention import find_eager_function, uses_interface
+from regard.activations.transformers_attention import find_eager_function, names_in_code, uses_interface
 from regard.attention.records import Kind
 
 ATTENTIONS = "attentions"
@@ -49,8 +49,7 @@ GLOBAL = "is_index_global_attn"
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether any part of the model computes attention in its own code and the session changes no
-    weights."""
+    """Return whether any part of the model computes attention in its own code and the session changes no weights."""
     return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
 
 
@@ -58,7 +57,11 @@ def applies(session: CaptureSession) -> bool:
 def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Capture the weights that transformers models return inside the block."""
     tracker, hook = session.tracker, OutputAttentionsHook(session)
-    hooks = hook.windows.register(tracker)
+    hooks: list[Any] = []
+    for name, module in tracker.modules.items():
+        if hasattr(module, WINDOW_ATTRIBUTE) and GLOBAL in inspect.signature(module.forward).parameters:
+            hooks.append(tracker.hook_before(module, partial(hook.note_global_steps, name)))
+            hooks.append(tracker.hook_after(module, partial(hook.note_global_rows, name)))
     for model in filter(_computes_attention, tracker.modules.values()):
         hooks.append(tracker.hook_before(model, hook.begin))
         hooks.append(tracker.hook_after(model, hook.end, always=True))
@@ -89,18 +92,15 @@ def _computes_softmax(cls: Any) -> bool:
     return any("softmax" in name.lower() for name in names_in_code(cls))
 
 
-@cache
-def names_in_code(cls: Any) -> set[str]:
-    functions = (inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value))
-    return {name for function in functions for name in function.__code__.co_names}
-
-
 class OutputAttentionsHook:
     """Hooks that request the weights from the outermost model and record them."""
 
     def __init__(self, session: CaptureSession) -> None:
         self.session, self.depth = session, 0
-        self.windows = LongformerWindows()
+        self.global_steps: dict[str, Tensor] = {}
+        """By Longformer layer: (B, T) bool, the steps that attend to all steps."""
+        self.global_rows: dict[str, Tensor | None] = {}
+        """By Longformer layer: (B, H, G, T), the weights of the global steps; None without such steps."""
         self.requested: dict[str, Any] = {}
         """Output options of the caller."""
         self.inputs: dict[str, Any] = {}
@@ -147,6 +147,12 @@ class OutputAttentionsHook:
                 if inner is None or not inner[0].startswith(f"{name}." if name else ""):
                     self.returned.pop(address, None)
                     self.returned[address] = name, value
+
+    def note_global_steps(self, name: str, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        self.global_steps[name] = kwargs[GLOBAL]
+
+    def note_global_rows(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        self.global_rows[name] = output[2] if len(output) > 2 else None
 
     def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         """Record the returned weights, and return the outputs that the caller requested."""
@@ -211,7 +217,8 @@ class OutputAttentionsHook:
             checked = _check_weights(returned, model, session.tracker, layer)
             if checked is None or (checked.dim() > 4 and streams == 1):
                 continue
-            whole = self.windows.expand(layer, checked)
+            windows = layer in self.global_steps
+            whole = expand_windows(checked, self.global_steps[layer], self.global_rows[layer]) if windows else checked
             for stream, weights in _split_streams(layer, whole, streams if key.startswith("cross") else 1):
                 if stream != layer and hasattr(session.tracker.cache, "get_seq_length"):
                     continue  # the steps of their keys change from step to step
@@ -277,8 +284,7 @@ def _without_fields(output: Any, ending: str) -> Any:
 
 
 def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
-    """Return a mask (B, Tk) of the keys of weights (B, H, Tq, Tk) that are padding; None without a padding
-    mask."""
+    """Return a mask (B, Tk) of the keys of weights (B, H, Tq, Tk) that are padding; None without a padding mask."""
     if key.startswith("cross") and inputs.get("encoder_attention_mask") is not None:
         mask = inputs["encoder_attention_mask"]
     else:
@@ -310,42 +316,7 @@ def _describe(key: str, weights: Tensor, padding: Tensor | None) -> AttentionCal
     return AttentionCall.from_weights(weights, mask, kind or self_attention_kind(mask, weights.shape[2]))
 
 
-class LongformerWindows:
-    """The global steps of each Longformer layer, and their weights."""
-
-    def __init__(self) -> None:
-        self.global_steps: dict[str, Tensor] = {}
-        """By layer: (B, T) bool."""
-        self.global_rows: dict[str, Tensor] = {}
-        """By layer: (B, H, G, T), the weights of the global steps."""
-
-    def register(self, tracker: ForwardTracker) -> list[Any]:
-        """Register hooks on the Longformer layers of a model; returns the hooks."""
-        hooks: list[Any] = []
-        for name, module in tracker.modules.items():
-            if hasattr(module, WINDOW_ATTRIBUTE) and GLOBAL in inspect.signature(module.forward).parameters:
-                hooks.append(tracker.hook_before(module, partial(self._begin, name)))
-                hooks.append(tracker.hook_after(module, partial(self._end, name)))
-        return hooks
-
-    def _begin(self, name: str, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        del module, args
-        self.global_steps[name] = kwargs[GLOBAL]
-
-    def _end(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        del module, args, kwargs
-        self.global_rows.pop(name, None)
-        if len(output) > 2:
-            self.global_rows[name] = output[2]
-
-    def expand(self, layer: str, weights: Tensor) -> Tensor:
-        """Return weights over all keys, (B, H, Tq, Tk), from windows; weights of other layers are unchanged."""
-        if layer not in self.global_steps:
-            return weights
-        return _expand(weights, self.global_steps[layer], self.global_rows.get(layer))
-
-
-def _expand(windows: Tensor, is_global: Tensor, global_rows: Tensor | None) -> Tensor:
+def expand_windows(windows: Tensor, is_global: Tensor, global_rows: Tensor | None) -> Tensor:
     """Return (B, H, Tq, Tk) from windows (B, H, T, G + W), `is_global` (B, T) and `global_rows` (B, H, G, T)."""
     batch, heads, queries, _ = windows.shape
     steps = is_global.shape[1]

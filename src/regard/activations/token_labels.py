@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from tokenizers.decoders import ByteLevel
 from torch import Tensor
 
 from regard.errors import InputError
@@ -80,24 +81,9 @@ class TokenLabeler:
         if self.mark == WORD_END:
             return (WORD_START if begins else "") + token.removesuffix(WORD_END)
         if self.mark == BYTE_LEVEL:
-            known = bytes(_BYTES[character] for character in token if character in _BYTES)
-            text = known.decode("utf-8", errors="replace").replace("\n", "\\n")
+            text = ByteLevel().decode([token]).replace("\n", "\\n")
             return WORD_START + text.lstrip(" ") if begins or text.startswith(" ") else text
         return WORD_START + token if self.mark and begins and not token.startswith(WORD_START) else token
-
-
-def _byte_by_character() -> dict[str, int]:
-    """Return the byte of each printable character, as GPT-2 maps them (Radford et al. 2019)."""
-    printable = [
-        *range(ord("!"), ord("~") + 1),
-        *range(ord("¡"), ord("¬") + 1),
-        *range(ord("®"), ord("ÿ") + 1),
-    ]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}
-
-
-_BYTES = _byte_by_character()
 
 
 def is_inside(name: str, model: str) -> bool:
@@ -201,8 +187,7 @@ class TokenLabels:
     def label_layer(
         self, layer: str, kind: str | None, queries: int, keys: int
     ) -> tuple[Labels | None, Labels | None, bool]:
-        """Return the labels of a layer's queries and keys, and whether the labels of queries are written
-        tokens.
+        """Return the labels of a layer's queries and keys, and whether the labels of queries are written tokens.
 
         Labels are None if no sequence of tokens has this length.
         """

@@ -1,7 +1,6 @@
 """Intercept the calls of PyTorch's attention functions and softmaxes in all modules.
 
-A `TorchFunctionMode` also intercepts functions that a module imported by name, which replacing `F.softmax`
-would miss.
+A `TorchFunctionMode` also intercepts functions that a module imported by name, which replacing `F.softmax` would miss.
 
 - Calls of `F.scaled_dot_product_attention` and of `F.multi_head_attention_forward`, which `nn.MultiheadAttention`
   calls, run unchanged and are recorded under the name of the calling module. If a call returns no weights, these
@@ -62,8 +61,9 @@ from regard.activations.capture_session import (
     zero_masked_rows,
 )
 from regard.activations.forward_tracker import ForwardTracker, ThreadList, and_parents, capturing_elsewhere
-from regard.activations.transformers_attention import find_eager_function
+from regard.activations.transformers_attention import find_eager_function, inherited_names
 from regard.attention.functional import widen
+from regard.attention.names import find_name
 from regard.attention.records import Kind, is_transformed
 from regard.errors import InputError, is_own, plural
 
@@ -155,8 +155,7 @@ class SDPACall:
             mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
         if mask is None:
             return scores.softmax(-1), None
-        # Use a finite number instead of -inf, so that a fully masked row is not NaN in the forward or backward
-        # pass.
+        # Use a finite number instead of -inf, so that a fully masked row is not NaN in the forward or backward pass.
         allowed, least = mask_from_bias(mask), torch.finfo(scores.dtype).min / 4
         if mask.dtype == torch.bool:
             scores = scores.masked_fill(~mask, least)
@@ -189,8 +188,7 @@ def shape_of_sdpa(*args: Any, **kwargs: Any) -> tuple[int, ...]:
 
 
 def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any) -> Tensor:
-    """Run `F.scaled_dot_product_attention` and record its weights; changed rows are computed from the changed
-    weights."""
+    """Run `F.scaled_dot_product_attention` and record its weights; changed rows follow from changed weights."""
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
     inputs = dict(zip(POSITIONAL, args, strict=False)) | kwargs
     if any(inputs[name].is_nested for name in POSITIONAL[:3]):
@@ -239,8 +237,7 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
 def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return weights and mask after the dropout that the kernel drew from a state of the CPU generator.
 
-    A kernel that draws dropout differently is detected by its output; the weights before dropout are then
-    returned.
+    A kernel that draws dropout differently is detected by its output; the weights before dropout are then returned.
     """
     weights, mask = call.weights(slice(None))
     with torch.random.fork_rng(devices=[]):
@@ -252,8 +249,7 @@ def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tupl
 def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Run `F.multi_head_attention_forward` with the caller's arguments, and record its weights.
 
-    If the caller requests no weights, the fused kernel runs, and the weights before dropout are computed
-    separately.
+    If the caller requests no weights, the fused kernel runs, and the weights before dropout are computed separately.
     """
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -318,12 +314,10 @@ def _project(inputs: dict[str, Any]) -> SDPACall:
 
 
 def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
-    """Return the masks of a PyTorch layer as a single mask for SDPA, which broadcasts to `shape` (B, H, Tq,
-    Tk).
+    """Return the masks of a PyTorch layer as a single mask for SDPA, which broadcasts to `shape` (B, H, Tq, Tk).
 
-    In the layer's masks, True or a large negative number hides a key. In the result, True allows attention, or
-    a number is added to the scores. Keys that the layer itself appends come last, and every query may attend to
-    them.
+    In the layer's masks, True or a large negative number hides a key. In the result, True allows attention, or a number
+    is added to the scores. Keys that the layer itself appends come last, and every query may attend to them.
     """
     masks = []
     if padding is not None:
@@ -415,8 +409,14 @@ def applies(session: CaptureSession) -> bool:
 
     Intercepting every PyTorch call costs time. Regard's own models do not need interception, nor do transformers
     models whose source contains none of the function names and uses none of PyTorch's layers. Interventions
-    always need interception, because they change the softmax of layers that compute attention in their own code.
+    need it, because they change the softmax of layers that compute attention in their own code. The code of a layer
+    that `transformers_attention` captures may also have a softmax, which GPT-2 uses with `reorder_and_upcast_attn`.
     """
+    if isinstance(session, InterventionSession):
+        name = find_name(next(iter(session.layers or ())).partition("#")[0], session.tracker.named)
+        layer_class = type(session.tracker.named.get(name or ""))
+        captured = name is not None and find_eager_function(layer_class) is not None
+        return not captured or any("softmax" in part.lower() for part in inherited_names(layer_class))
     return session.intervenes or any(map(_may_call, set(map(type, session.tracker.modules.values()))))
 
 
@@ -644,7 +644,27 @@ def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
     if not any(_forward_function(module) in functions for module in tracker.modules.values()):
         yield
         return
-    hook = register_module_forward_hook(_FastPathOutput(tracker).replace, with_kwargs=True)
+    busy = False
+
+    def replace(module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        """Return the output of the module's fast path; None if it is the same."""
+        nonlocal busy
+        function = _forward_function(module)
+        if busy or module.training or not tracker.active or id(module) not in tracker.names:
+            return None
+        if function not in functions:
+            return None
+        inputs = inspect.signature(function).bind(module, *args, **kwargs).arguments
+        busy = True
+        try:
+            with capturing_elsewhere([tracker]):
+                if function is nn.TransformerEncoder.forward:
+                    return without_modes(lambda: _zero_padded_steps(module, inputs, output))
+                return without_modes(lambda: _restore_masked_rows(module, args, kwargs, inputs, output))
+        finally:
+            busy = False
+
+    hook = register_module_forward_hook(replace, with_kwargs=True)
     try:
         yield
     finally:
@@ -656,28 +676,6 @@ def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
 def _forward_function(module: nn.Module) -> Any:
     """Return the `forward` of a module's class; None for compiled code."""
     return inspect.getattr_static(type(module), "forward", None)
-
-
-class _FastPathOutput:
-    def __init__(self, tracker: ForwardTracker) -> None:
-        self.tracker, self.busy = tracker, False
-
-    def replace(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        """Return the output of the module's fast path; None if it is the same."""
-        function = _forward_function(module)
-        if self.busy or module.training or not self.tracker.active or id(module) not in self.tracker.names:
-            return None
-        if function is not nn.TransformerEncoder.forward and function not in FAST_PATH_LAYERS:
-            return None
-        inputs = inspect.signature(function).bind(module, *args, **kwargs).arguments
-        self.busy = True
-        try:
-            with capturing_elsewhere([self.tracker]):
-                if function is nn.TransformerEncoder.forward:
-                    return without_modes(lambda: _zero_padded_steps(module, inputs, output))
-                return without_modes(lambda: _restore_masked_rows(module, args, kwargs, inputs, output))
-        finally:
-            self.busy = False
 
 
 def without_modes(function: Callable[[], Any]) -> Any:
@@ -693,8 +691,7 @@ def without_modes(function: Callable[[], Any]) -> Any:
 def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> Tensor | None:
     """Return the output (B, T, D) of an encoder with zeros in the steps that its fast path drops.
 
-    A copy of the encoder without layers finds the dropped steps: the copy returns its input with zeros in these
-    steps.
+    A copy of the encoder without layers finds the dropped steps: the copy returns its input with zeros in these steps.
     """
     if inputs.get("src_key_padding_mask") is None:
         return None

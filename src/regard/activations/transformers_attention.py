@@ -1,10 +1,9 @@
 """Capture transformers models through their attention interface.
 
-While such a model is recorded, each look-up of its attention function returns a wrapper. The wrapper calls the
-function that the model would have called and returns its result. The wrapper takes the weights from that
-result, or computes the weights with the model's own `eager_attention_forward`. Logit caps, attention sinks,
-biases and grouped heads are then correct without extra code. Configs are not changed, because layers and masks
-depend on them.
+While such a model is recorded, each look-up of its attention function returns a wrapper. The wrapper calls the function
+that the model would have called and returns its result. The wrapper takes the weights from that result, or computes the
+weights with the model's own `eager_attention_forward`. Logit caps, attention sinks, biases and grouped heads are then
+correct without extra code. Configs are not changed, because layers and masks depend on them.
 """
 
 import inspect
@@ -79,6 +78,18 @@ def find_eager_function(cls: type) -> Any:
     return None if function is None else function.__globals__.get(eager_name(function))
 
 
+@cache
+def names_in_code(cls: Any) -> set[str]:
+    functions = (inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value))
+    return {name for function in functions for name in function.__code__.co_names}
+
+
+@cache
+def inherited_names(cls: Any) -> set[str]:
+    bases = (base for base in cls.__mro__ if not base.__module__.startswith("torch."))
+    return {name for base in bases for name in names_in_code(base)}
+
+
 @dataclass(eq=False)
 class InterfaceCall:
     """The inputs of one attention call. `function` is the function that the model calls; `eager` can compute
@@ -146,8 +157,7 @@ class InterfaceCall:
             self.mask, self.only_causal = None, False
 
     def _difference(self, context: Tensor, mask: Tensor | None, rows: Sequence[int] | slice) -> float | None:
-        """Return `relative_difference` between the context (B, Tq, H, D) of some queries and the output; None
-        without an output."""
+        """Return `relative_difference` of the context (B, Tq, H, D) of some queries to the output, if there is one."""
         if self.output is None:
             return None
         attends = None if mask is None else mask.any(-1).transpose(1, 2)[..., None]
@@ -168,13 +178,8 @@ class InterfaceCall:
         self.value, self.output = self.value[..., :0].clone(), None
         self.on_mismatch = lambda share: None  # without outputs nothing is compared; this drops the session
 
-    def forget_mask(self) -> None:
-        if self.mask is not None and not _has_bias(self.options) and _is_causal_only(self.mask):
-            self.mask, self.only_causal = None, True
-
     def returned(self, weights: Any) -> Tensor | None:
-        """Return the weights (B, H, Tq, Tk) that the function returned; None if they are missing or contradict
-        its output."""
+        """Return the weights (B, H, Tq, Tk) of the function; None if they are missing or contradict its output."""
         batch, heads, queries, _ = self.query.shape
         shape = (batch, heads, queries, self.key.shape[2])
         if not isinstance(weights, Tensor) or weights.shape != shape:
@@ -192,8 +197,7 @@ class InterfaceCall:
         """
         context, weights, mask = self._attend(rows)
         difference = self._difference(context, mask, rows)
-        # The eager and the fused function treat infinite values differently; the map names a layer with such
-        # weights.
+        # The eager and the fused function treat infinite values differently; the map names a layer with such weights.
         overflows = difference is not None and math.isnan(difference) and not weights.isfinite().all()
         if difference is not None and not overflows:
             self.on_mismatch(difference)
@@ -239,11 +243,7 @@ class InterfaceCall:
         """Return the call for a session; `is_cross`: whether the layer attends to another sequence."""
         first = self.first_key(is_cross, tracker)
         return AttentionCall(
-            queries=self.query.shape[2],
-            rows=rows,
-            kind=self._kind(is_cross, rows),
-            first_key=first,
-            inputs=self.inputs,
+            queries=self.query.shape[2], rows=rows, kind=self._kind(is_cross, rows), first_key=first, inputs=self.inputs
         )
 
     def inputs(self) -> AttentionInputs:
@@ -260,8 +260,7 @@ class InterfaceCall:
         return max(tracker.start + self.query.shape[2] - self.key.shape[2], 0)
 
     def context(self, weights: Tensor) -> Tensor:
-        """Return the context (B, Tq, H, D) for changed weights (B, H, Tq, Tk), in the layout of the eager
-        function."""
+        """Return the context (B, Tq, H, D) for changed weights (B, H, Tq, Tk), in the layout of the eager function."""
         groups = weights.shape[1] // self.value.shape[1]
         value = self.value.repeat_interleave(groups, dim=1) if groups > 1 else self.value
         context: Tensor = (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
@@ -335,8 +334,7 @@ def _is_causal_only(mask: Tensor) -> bool:
 
 
 def _dense_mask(mask: Any, query: Tensor, key: Tensor) -> Tensor | None:
-    """Return a mask that broadcasts to (B, H, Tq, Tk), from a mask of keys (B, Tk) or a FlexAttention block
-    mask."""
+    """Return a mask that broadcasts to (B, H, Tq, Tk), from a mask of keys (B, Tk) or a FlexAttention block mask."""
     if isinstance(mask, Tensor):
         return mask[:, None, None, :].bool() if mask.dim() == 2 else mask
     if not hasattr(mask, "mask_mod"):
@@ -393,8 +391,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 
 def _lookups(classes: set[type]) -> Iterator[Patch]:
-    """Yield the functions with which layers look up their attention function, and the wrappers of these
-    functions."""
+    """Yield the functions with which layers look up their attention function, and the wrappers of these functions."""
     from transformers import AttentionInterface
 
     def wrap_get_interface(original: Any) -> Any:
@@ -484,7 +481,8 @@ def attend(
         elif function is not eager and (weights := call.returned(returned)) is not None:
             rows = row_function(weights, call.allowed)
         else:
-            call.forget_mask()
+            if call.mask is not None and not _has_bias(options) and _is_causal_only(call.mask):
+                call.mask, call.only_causal = None, True  # the mask is as large as all weights of a head
         for layers, name in requests:
             with torch.no_grad():
                 described = call.describe(rows, id(module) in layers.cross, layers.session.tracker)
@@ -508,7 +506,8 @@ def _warn_mismatch(requests: Sequence[tuple[_Layers, str]], function: Any, share
     name = getattr(function, "__name__", type(function).__name__)
     cause = f"output of {name} differs from the model's eager function, by {share:.1%} of the largest output"
     for layers, call_name in requests:
-        layers.session.warn_mismatch(call_name, cause)
+        layer = call_name.split("#")[0]
+        layers.session.warn_once(layer, f"weights of {layer!r} differ from the weights that the model used: {cause}")
 
 
 def _intervene(

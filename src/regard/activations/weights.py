@@ -24,9 +24,9 @@ If two mechanisms could capture the same call, the mechanism with the lower prio
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -35,9 +35,8 @@ from regard.activations import generation, named_modules, output_attentions, tor
 from regard.activations.capture_session import CaptureSession, InterventionSession, is_wanted
 from regard.activations.forward_tracker import ForwardTracker, and_parents
 from regard.activations.modules import prompt_length, resolve_module
-from regard.activations.output_attentions import names_in_code
 from regard.activations.token_labels import TokenLabeler, TokenLabels
-from regard.activations.transformers_attention import uses_interface
+from regard.activations.transformers_attention import inherited_names, names_in_code, uses_interface
 from regard.arguments import public
 from regard.attention.interventions import (
     Intervention,
@@ -45,10 +44,10 @@ from regard.attention.interventions import (
     active_interventions,
     intervene as intervene_in_own,
     note_intervention,
+    record_layers,
 )
 from regard.attention.layer import AttentionLayer, disable_compile
 from regard.attention.names import find_name
-from regard.attention.recording import record_layers
 from regard.attention.records import Recorder, Records
 from regard.errors import InputError, is_own, plural, unknown_choice
 
@@ -63,27 +62,14 @@ NO_SOFTMAX = "without softmax attention"
 HIDDEN_WEIGHTS = "with weights that no hook sees"
 
 
-class CaptureMechanism(Protocol):
-    """The interface of a capture mechanism, implemented by the modules in `MECHANISMS`."""
-
-    def applies(self, session: CaptureSession) -> bool:
-        """Return whether the session's model needs the mechanism."""
-
-    def capture(self, session: CaptureSession) -> AbstractContextManager[set[str]]:
-        """Pass calls to the session inside the block; yields the names of known attention layers."""
-
-
-SELECTIVE: tuple[CaptureMechanism, ...] = (output_attentions, named_modules, torch_calls)
+SELECTIVE: tuple[Any, ...] = (output_attentions, named_modules, torch_calls)
 """Mechanisms that track every module of the model."""
+# Each mechanism has two functions of a session: `applies` returns whether its model needs the mechanism; `capture`
+# passes calls to the session inside a block, and yields the names of known attention layers.
+#
 # Hooks run in the order of registration, so `output_attentions` reads an output before `generation` ends the
 # pass. `torch_calls` skips the modules that `named_modules` captures.
-MECHANISMS: tuple[CaptureMechanism, ...] = (
-    transformers_attention,
-    output_attentions,
-    generation,
-    named_modules,
-    torch_calls,
-)
+MECHANISMS: tuple[Any, ...] = (transformers_attention, output_attentions, generation, named_modules, torch_calls)
 
 
 @contextmanager
@@ -100,10 +86,9 @@ def record_weights(
 ) -> Iterator[Records]:
     """Record the attention weights of any model; yields a mapping from layer name to `Record`.
 
-    Records are added to the mapping while the model runs. A new pass replaces the records of its layers. A pass
-    that continues the same sequences (generation with a cache, including beam search) extends the records; in a
-    beam search each row belongs to the returned hypothesis. A layer that runs several times in a pass is
-    `name`, `name#1`, ...
+    Records are added to the mapping while the model runs. A new pass replaces the records of its layers. A pass that
+    continues the same sequences (generation with a cache, including beam search) extends the records; in a beam search
+    each row belongs to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
 
     The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns
     about each layer whose weights times values differ from its output, and if a run of the model records
@@ -126,8 +111,14 @@ def record_weights(
         check_layers(layers, tracker, likely)
         yield Records(recorder, left_out)
     warn_if_nothing_recorded(model, session, set(recorder.parts))
-    if recorder.parts or session.refusals:
-        _warn_of_missing_layers(left_out())
+    # If nothing is recorded, the warning above says so.
+    missing = left_out() if recorder.parts or session.refusals else {}
+    hidden = {name: why for name, why in missing.items() if not why.endswith(NO_SOFTMAX)}
+    if hidden:
+        name, why = next(iter(hidden.items()))
+        more = f", and {len(hidden) - 1} more like it (records.left_out)" if len(hidden) > 1 else ""
+        remedy = f": with modules=, {NAME_MODULE}" if why.endswith(HIDDEN_WEIGHTS) else ""
+        warnings.warn(f"not recorded: {name or 'the model'} ({why}){more}{remedy}", stacklevel=3)
 
 
 @public
@@ -153,9 +144,8 @@ def intervene(
     of a search. If a generation uses a cache, `query` is the step in the whole sequence. `modules`: as in
     `record`; `layer` is then one of the matching modules.
 
-    Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
-    `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
-    layer did not run.
+    Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises `InputError`
+    for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the layer did not run.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
         >>> with record_weights(layer) as records, intervene(layer, "self_attn", heads=[1], to="uniform"):
@@ -202,8 +192,7 @@ def _warn_unchanged(model: nn.Module, layer: str) -> None:
 
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
-    """Install every mechanism that the session's model needs, except Regard's own hooks; yields the names of
-    known attention layers."""
+    """Install the mechanisms that the session's model needs, except own hooks; yields known attention layers."""
     modules = session.tracker.modules.values()
     # Tracking every module costs time. If only `transformers_attention` is installed, tracking its layers and
     # their parents is enough.
@@ -221,8 +210,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 @contextmanager
 def recorded_path(model: nn.Module) -> Iterator[None]:
-    """Make the model use the code path of a recording inside the block; on this path submodules call their
-    hooks."""
+    """Make the model use the code path of a recording inside the block; on this path submodules call their hooks."""
     with capture(CaptureSession(Recorder(), ForwardTracker(model), layers=())):
         yield
 
@@ -257,21 +245,10 @@ def is_sequence_mixer(module: nn.Module) -> bool:
 
 @cache
 def _mixes_steps(cls: Any) -> bool:
-    # Only the class name shows it: the code of linear attention consists of products and sums, like any other
-    # layer.
+    # Only the class name shows it: the code of linear attention consists of products and sums, like any other layer.
     return MIXER.search(cls.__name__) is not None and not (
         cls.__module__.startswith("torch.") or is_own(cls.__module__)
     )
-
-
-def _warn_of_missing_layers(left_out: dict[str, str]) -> None:
-    """Warn about layers whose softmax is not recorded."""
-    hidden = {name: why for name, why in left_out.items() if not why.endswith(NO_SOFTMAX)}
-    if hidden:
-        name, why = next(iter(hidden.items()))
-        more = f", and {len(hidden) - 1} more like it (records.left_out)" if len(hidden) > 1 else ""
-        remedy = f": with modules=, {NAME_MODULE}" if why.endswith(HIDDEN_WEIGHTS) else ""
-        warnings.warn(f"not recorded: {name or 'the model'} ({why}){more}{remedy}", stacklevel=4)
 
 
 def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
@@ -305,18 +282,11 @@ def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> d
 
 def _computes_softmax(module: nn.Module) -> bool:
     classes: list[Any] = [type(part) for part in module.modules()]
-    return nn.Softmax in classes or any(SOFTMAX.search(name) for cls in classes for name in _inherited_names(cls))
-
-
-@cache
-def _inherited_names(cls: Any) -> set[str]:
-    bases = (base for base in cls.__mro__ if not base.__module__.startswith("torch."))
-    return {name for base in bases for name in names_in_code(base)}
+    return nn.Softmax in classes or any(SOFTMAX.search(name) for cls in classes for name in inherited_names(cls))
 
 
 def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
-    """Warn if the model ran and no requested layer was recorded, or if hooks cannot capture some of its
-    attention."""
+    """Warn if the model ran and no requested layer was recorded, or if hooks cannot capture some of its attention."""
     if session.layers is not None and not session.layers:
         return
     if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded or session.refusals:
@@ -348,8 +318,7 @@ def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[s
 
 
 def _invisible_attention(module: Any) -> str:
-    """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other
-    modules."""
+    """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other modules."""
     if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
             return "compiled TorchScript code, which cannot be recorded: record the original module"

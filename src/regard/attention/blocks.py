@@ -1,9 +1,8 @@
 """Transformer blocks: residual connections, dropout, normalization, feed-forward (Vaswani et al. 2017, figure 1).
 
-Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm`,
-normalization comes before the layer, `x + layer(norm(x))`, so that deep stacks train without warm-up (Xiong et
-al. 2020). A final normalization follows the last layer of the stack. Dropout is applied to the output of each
-layer.
+Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm`, normalization comes
+before the layer, `x + layer(norm(x))`, so that deep stacks train without warm-up (Xiong et al. 2020). A final
+normalization follows the last layer of the stack. Dropout is applied to the output of each layer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.arguments import Limits, public
+from regard.attention.layer import Attention
 from regard.attention.mechanism import Mechanism
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import AttentionKind
 from regard.attention.scores import ScaledDot, Score
-from regard.attention.single import Attention
 from regard.fast.compiled_relu import compiled_relu
 from regard.plugins import build_plugin, plugin_class
 
@@ -34,9 +33,8 @@ class Dropout(nn.Module):
     """Dropout (Srivastava et al. 2014): set a random fraction of the values to zero during training, and scale
     the remaining values to keep the mean.
 
-    `rate`: at least 0 and less than 1. On a CPU, a nonzero rate is rounded to the nearest multiple of 1/256
-    that is above 0 and below 1. The random bytes come from PyTorch's generator. Raises `InputError` for a rate
-    out of range.
+    `rate`: at least 0 and less than 1. On a CPU, a nonzero rate is rounded to the nearest multiple of 1/256 that is
+    above 0 and below 1. The random bytes come from PyTorch's generator. Raises `InputError` for a rate out of range.
 
     >>> Dropout(0.5).eval()(torch.ones(3))
     tensor([1., 1., 1.])
@@ -106,12 +104,7 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self,
-        width: int,
-        inner_width: int,
-        activation: Activation | GatedActivation = "relu",
-        *,
-        bias: bool = True,
+        self, width: int, inner_width: int, activation: Activation | GatedActivation = "relu", *, bias: bool = True
     ) -> None:
         super().__init__()
         self.inner = nn.Linear(width, inner_width, bias=bias)
@@ -282,10 +275,10 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 class LayerStack(nn.Module):
     """A stack of layers. With `pre_norm`, a normalization follows the last layer."""
 
-    def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float, norm: Norm) -> None:
+    def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, **norm: Any) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.norm = make_norm(width, epsilon, norm) if pre_norm else nn.Identity()
+        self.norm = make_norm(width, **norm) if pre_norm else nn.Identity()
 
 
 @public
@@ -315,8 +308,7 @@ class Encoder(LayerStack):
         super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon, norm=norm)
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the memory (B, T, D) for states (B, T, D). `mask` (B, T) is True before the end of each
-        sequence."""
+        """Return the memory (B, T, D) for states (B, T, D). `mask` (B, T) is True before the end of each sequence."""
         for layer in self.layers:
             states = layer(states, mask)
         memory: Tensor = self.norm(states)
@@ -325,8 +317,7 @@ class Encoder(LayerStack):
 
 @public
 class DecoderLayer(Block):
-    """Causal self-attention, cross-attention and a feed-forward network, each with a residual connection
-    (section 3.1).
+    """Causal self-attention, cross-attention and a feed-forward network, each with a residual connection (section 3.1).
 
     >>> import torch
     >>> layer, memory = DecoderLayer(12, 3, 24), torch.zeros(2, 7, 12)
@@ -376,10 +367,9 @@ class DecoderLayer(Block):
     ) -> tuple[Tensor, KeyValues]:
         """Return states (B, T, D), and the keys and values of all steps so far: `past` of the next call.
 
-        `memory` is the result of `project`. If the batch of `states` is larger than that of `memory`, `states`
-        contains one step of several hypotheses for each source. Without `past`, `states` contains all steps
-        (teacher forcing); with `past`, it contains the next steps. `mask` is that of `MultiHeadAttention`, for
-        all steps.
+        `memory` is the result of `project`. If the batch of `states` is larger than that of `memory`, `states` contains
+        one step of several hypotheses for each source. Without `past`, `states` contains all steps (teacher forcing);
+        with `past`, it contains the next steps. `mask` is that of `MultiHeadAttention`, for all steps.
         """
         key_values: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]
@@ -427,8 +417,7 @@ class Decoder(LayerStack):
         super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon, norm=norm)
 
     def project(self, memory: Tensor) -> list[KeyValues]:
-        """Return the keys and values of each layer for the encoder output (B, Tk, D), computed once per
-        source."""
+        """Return the keys and values of each layer for the encoder output (B, Tk, D), computed once per source."""
         return [layer.project(memory) for layer in self.layers]  # type: ignore[operator]
 
     def forward(

@@ -27,8 +27,7 @@ from regard.errors import InputError
 
 @public
 def length_mask(lengths: Annotated[Tensor, Limits(0, 2**31)], time: int) -> Tensor:
-    """Return the padding mask (B, time) for sequences of `lengths` (B,) in steps, True before the end of each
-    sequence.
+    """Return the padding mask (B, time) for sequences of `lengths` (B,) in steps, True before the end of each sequence.
 
     >>> length_mask(torch.tensor([1, 2]), 2)
     tensor([[ True, False],
@@ -52,9 +51,7 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
 
 
 def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Tensor:
-    """Combine a mask with a causal mask into a mask (..., queries, keys). None means that all keys may be
-    attended.
-    """
+    """Combine a mask with a causal mask into a mask (..., queries, keys). None means that all keys may be attended."""
     past = causal_mask(queries, keys, device)
     return past if mask is None else mask & past
 
@@ -74,8 +71,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
         raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True means may be attended")
     shape, rest = tuple(mask.shape), mask.dim() - 1
     by_batch = shape == (batch, keys)
-    # An export with dynamic sizes cannot compare two sizes. In an export, a mask of two dimensions means (B,
-    # Tk).
+    # An export with dynamic sizes cannot compare two sizes. In an export, a mask of two dimensions means (B, Tk).
     by_query = not (by_batch and isinstance(shape[0], torch.SymInt)) and shape == (queries, keys)
     if by_batch and by_query and batch > 1:
         raise InputError(
@@ -100,8 +96,7 @@ def mask_rows(
 ) -> Tensor | None:
     """Return the mask of the selected query rows, without building the mask of the other rows.
 
-    `mask`: mask of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None. `causal` also masks
-    later keys.
+    `mask`: mask of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None. `causal` also masks later keys.
     """
     if mask is not None and mask.shape[2] > 1:
         mask = mask[:, :, list(rows)]
@@ -113,26 +108,14 @@ def mask_rows(
 
 
 class Causal(MaskPart):
-    """A step attends to itself and to earlier steps.
-
-    >>> import torch
-    >>> mask = Causal(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
-    >>> mask.allowed(torch.tensor([[1]]), torch.tensor([[0, 1, 2]]))
-    tensor([[ True,  True, False]])
-    """
+    """A step attends to itself and to earlier steps."""
 
     def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
         return keys <= queries
 
 
 class Window(MaskPart):
-    """A step attends to steps at a distance below W; W counts the step itself.
-
-    >>> import torch
-    >>> mask = Window(LayerSizes(width=4, memory_width=4, heads=1, head_width=4), 2)
-    >>> mask.allowed(torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
-    tensor([[False,  True,  True]])
-    """
+    """A step attends to steps at a distance below W; W counts the step itself."""
 
     def __init__(self, sizes: LayerSizes, width: Annotated[int, Limits(1, 2**30)] = 64) -> None:
         super().__init__(sizes)
@@ -146,11 +129,6 @@ class Streaming(Window):
     """A window of W steps, and the first F steps, which every query may attend to (attention sinks).
 
     StreamingLLM counts positions inside its cache; here each key keeps its position.
-
-    >>> import torch
-    >>> mask = Streaming(LayerSizes(width=4, memory_width=4, heads=1, head_width=4), 1, 1)
-    >>> mask.allowed(torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
-    tensor([[ True, False,  True]])
     """
 
     def __init__(self, sizes: LayerSizes, width: int = 64, first: Annotated[int, Limits(1, 2**30)] = 4) -> None:

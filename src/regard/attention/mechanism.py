@@ -17,22 +17,29 @@ from typing import Any
 from torch import nn
 
 from regard.arguments import guard_class, public
-from regard.attention.combinations import Differential, Forgetting, HeadGate, OutputGate, Selective, TalkingHeads
-from regard.attention.linear import DeltaRule, GatedLinear, Linear
 from regard.attention.masks import Causal, Streaming, Window
 from regard.attention.normalizers import Entmax, Sigmoid, Sink, Softmax, SoftmaxOne, Sparsemax, TopK
-from regard.attention.parts import AttentionKind, LayerSizes, Part, Slot
-from regard.attention.positions import (
-    Alibi,
-    Concatenated,
-    LearnedPositions,
-    NoPositions,
-    Rotary,
-    Sinusoidal,
-    T5Bias,
+from regard.attention.parts import (
+    AttentionKind,
+    DeltaRule,
+    Differential,
+    Forgetting,
+    GatedLinear,
+    Grouped,
+    HeadGate,
+    Latent,
+    LayerSizes,
+    Linear,
+    MultiQuery,
+    OutputGate,
+    Part,
+    Selective,
+    ShiftedKeys,
+    Slot,
+    TalkingHeads,
 )
+from regard.attention.positions import Alibi, Concatenated, LearnedPositions, NoPositions, Rotary, Sinusoidal, T5Bias
 from regard.attention.scores import SCORES, Score
-from regard.attention.sharing import Grouped, Latent, MultiQuery, ShiftedKeys
 from regard.errors import InputError, unknown_choice
 from regard.plugins import describe_error, import_plugin
 
@@ -110,8 +117,7 @@ class PartChoice:
         return self._make(*((sizes,) if issubclass(self.cls, Part) else head))
 
     def build_score(self, width: int, key_width: int) -> Score:
-        """Return the score for queries of `width` and keys of `key_width`. Raises `InputError` if the numbers or
-        widths do not fit."""
+        """Return the score for two widths. Raises `InputError` if the numbers or widths do not fit."""
         score: Score = self._make(width, key_width)
         return score
 
@@ -161,13 +167,14 @@ class Mechanism:
 
     @classmethod
     def for_layer(cls, mechanism: "Mechanism | str | None", kind: AttentionKind) -> "Mechanism":
-        """Return the mechanism of a layer, given as parts or as text; None has no parts.
+        """Return the mechanism of a layer, given as parts or as text; None has no parts, and softmax is the default.
 
         Raises `InputError` as `parse`, and for a part that has no meaning in a layer of this kind.
         """
         parsed = cls.parse(mechanism) if isinstance(mechanism, str) else mechanism or cls()
         parsed.check_kinds([kind])
-        return parsed
+        # A layer without a normalizer may call the fused kernel. With numbers, softmax is refused when it is built.
+        return cls(tuple(part for part in parsed.choices if part.cls is not Softmax or part.numbers))
 
     def _check(self) -> None:
         slots: dict[Slot, PartChoice] = {}

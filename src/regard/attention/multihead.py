@@ -17,15 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.attention.layer import AttentionLayer, attention_forward
+from regard.attention.layer import AttentionLayer, attention_forward, check_states
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
-from regard.attention.normalizers import without_softmax
-from regard.attention.parts import AttentionKind, LayerSizes, Sharing, Slot
+from regard.attention.parts import AttentionKind, Grouped, LayerSizes, MultiQuery, Sharing, Slot
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
-from regard.attention.sharing import Grouped, MultiQuery
-from regard.attention.single import check_states
 from regard.errors import InputError, check_range
 from regard.fast.joint_projection import can_join, joint_linear
 
@@ -130,10 +127,9 @@ class MultiHeadAttention(AttentionLayer):
     ) -> Tensor:
         """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, Dm).
 
-        `key` defaults to the queries, and `value` defaults to the keys. `mask`: (B, Tk), (Tq, Tk), (B, Tq, Tk)
-        or (B, H, Tq, Tk), True = may be attended. `causal` masks later keys. `step`, for hooks: decoding step
-        of the query, or None if the queries cover the whole sequence. Raises `InputError` for incompatible
-        shapes.
+        `key` defaults to the queries, and `value` defaults to the keys. `mask`: (B, Tk), (Tq, Tk), (B, Tq, Tk) or (B,
+        H, Tq, Tk), True = may be attended. `causal` masks later keys. `step`, for hooks: decoding step of the query, or
+        None if the queries cover the whole sequence. Raises `InputError` for incompatible shapes.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -154,8 +150,7 @@ class MultiHeadAttention(AttentionLayer):
         causal: bool = False,
         step: int | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """Return the context (B, T, D) of states (B, T, D) over `past` and themselves, and the keys and values of
-        both.
+        """Return the context (B, T, D) of states (B, T, D) over `past` and themselves, and the keys and values of both.
 
         `mask`, `causal` and `step` are those of `forward`.
         """
@@ -207,14 +202,7 @@ class MultiHeadAttention(AttentionLayer):
         return self._attend(query, queries, memory, mask, causal=causal, step=step)
 
     def _attend(
-        self,
-        query: Tensor,
-        queries: Tensor,
-        memory: KeyValues,
-        mask: Tensor | None,
-        *,
-        causal: bool,
-        step: int | None,
+        self, query: Tensor, queries: Tensor, memory: KeyValues, mask: Tensor | None, *, causal: bool, step: int | None
     ) -> Tensor:
         """Return the context (B, Tq, D) of states `query` (B, Tq, D) with projections `queries` (B, H, Tq, d)."""
         keys, values, marks = memory
@@ -270,7 +258,7 @@ class MultiHeadAttention(AttentionLayer):
         width = self.head_width // self.splits
         scores = dataclasses.replace(sizes, heads=self.heads * self.splits, head_width=width)
         self.score = slots["score"].build(scores) if "score" in slots else score(width, width)
-        self.normalizer = without_softmax(slots["normalizer"].build(scores)) if "normalizer" in slots else None
+        self.normalizer = slots["normalizer"].build(scores) if "normalizer" in slots else None
         self.rotary = self.bias = None
         if "position" not in slots:
             self.rotary = None if rotary_base is None else Rotary(width, rotary_base)

@@ -27,22 +27,14 @@ MASKED = -1e9
 
 
 class Softmax(Normalizer):
-    """Softmax, the default. A layer has no part for it: `without_softmax`.
-
-    >>> Softmax(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 2), None)
-    tensor([[[[0.5000, 0.5000]]]])
-    """
+    """Softmax, the default. A layer has no part for it (`Mechanism.for_layer`)."""
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         return attention_weights(scores, mask)
 
 
 class SoftmaxOne(Normalizer):
-    """`exp(s) / (1 + Σ exp(s))`: a row may attend to nothing.
-
-    >>> SoftmaxOne(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 3), None)
-    tensor([[[[0.2500, 0.2500, 0.2500]]]])
-    """
+    """`exp(s) / (1 + Σ exp(s))`: a row may attend to nothing."""
 
     normalized = False
 
@@ -52,11 +44,7 @@ class SoftmaxOne(Normalizer):
 
 
 class Sink(Normalizer):
-    """Softmax with an added key whose score is learned for each head and whose value is zero.
-
-    >>> Sink(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 3), None).sum() < 1
-    tensor(True)
-    """
+    """Softmax with an added key whose score is learned for each head and whose value is zero."""
 
     normalized = False
 
@@ -72,9 +60,6 @@ class Sink(Normalizer):
 class Sigmoid(Normalizer):
     """`sigmoid(s - log n)`: keys do not compete. n is the number of keys that the query may attend to, where the
     paper has the length of the sequence.
-
-    >>> Sigmoid(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 1), None)
-    tensor([[[[0.5000]]]])
     """
 
     normalized = False
@@ -90,10 +75,6 @@ class Sparsemax(Normalizer):
     """Euclidean projection of the scores onto the simplex.
 
     The threshold t is found by sorting; `max(s - t, 0)` sums to 1.
-
-    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
-    >>> Sparsemax(sizes)(torch.tensor([[[[1.0, 0.5, -1.0]]]]), None)
-    tensor([[[[0.7500, 0.2500, 0.0000]]]])
     """
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -110,12 +91,7 @@ class Sparsemax(Normalizer):
 
 
 class Entmax(Normalizer):
-    """1.5-entmax, between softmax and sparsemax: `max(s / 2 - t, 0)²`, where t makes the sum 1.
-
-    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
-    >>> Entmax(sizes)(torch.tensor([[[[1.0, 0.5, -3.0]]]]), None)[..., 2].item()
-    0.0
-    """
+    """1.5-entmax, between softmax and sparsemax: `max(s / 2 - t, 0)²`, where t makes the sum 1."""
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         half = shift_scores(scores, mask) / 2
@@ -136,12 +112,7 @@ class Entmax(Normalizer):
 
 
 class TopK(Normalizer):
-    """Softmax over the k largest scores of each row. Keys whose score equals the k-th largest are all kept.
-
-    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
-    >>> TopK(sizes, 1)(torch.tensor([[[[1.0, 0.5, -3.0]]]]), None)
-    tensor([[[[1., 0., 0.]]]])
-    """
+    """Softmax over the k largest scores of each row. Keys whose score equals the k-th largest are all kept."""
 
     def __init__(self, sizes: LayerSizes, count: Annotated[int, Limits(1, 2**20)] = 8) -> None:
         super().__init__(sizes)
@@ -157,10 +128,6 @@ class TopK(Normalizer):
         least = allowed.detach().topk(self.count, dim=-1).values[..., -1:]
         largest = scores >= least
         return attention_weights(scores, largest if mask is None else largest & mask)
-
-
-def without_softmax(normalizer: Normalizer | None) -> Normalizer | None:
-    return None if type(normalizer) is Softmax else normalizer
 
 
 def shift_scores(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -9,10 +9,9 @@
 | Alibi        | adds -m |i - j| to the scores     | Press et al. 2022, section 3                |
 | T5Bias       | adds learned numbers to scores    | Raffel et al. 2020                          |
 
-The first three encodings take states (B, T, D) and return states; `extra_width` is the number of added
-dimensions. `Rotary` takes the queries and keys of each head. `Alibi` and `T5Bias` return a bias for each pair of
-positions. A custom encoding is a subclass of `Positions` that defines `vectors` or `forward`. Positions start
-at 0.
+The first three encodings take states (B, T, D) and return states; `extra_width` is the number of added dimensions.
+`Rotary` takes the queries and keys of each head. `Alibi` and `T5Bias` return a bias for each pair of positions. A
+custom encoding is a subclass of `Positions` that defines `vectors` or `forward`. Positions start at 0.
 """
 
 import math
@@ -94,8 +93,7 @@ class Sinusoidal(Positions):
 class LearnedPositions(Positions):
     """Adds a learned vector for each position to the states.
 
-    `weight`: (length, width), zero until trained. Raises `InputError` for a sequence that is longer than
-    `length`.
+    `weight`: (length, width), zero until trained. Raises `InputError` for a sequence that is longer than `length`.
 
     >>> LearnedPositions(10, 4)(torch.ones(1, 3, 4)).shape
     torch.Size([1, 3, 4])
@@ -195,8 +193,7 @@ def _turns(width: int, base: float, first: int, count: int, device: torch.device
 def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
     """Return the class named by `module:Class`, or None if `name` is one of the `choices`.
 
-    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of
-    `Positions`.
+    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of `Positions`.
 
     >>> find_positions("learned", ("learned", "sinusoidal")) is None
     True
@@ -232,10 +229,6 @@ class Alibi(PositionBias):
 
     This is the formula of the paper for every H. The authors' code, and BLOOM, use other slopes if H is not a
     power of two. A layer that is not causal also counts the distance to later keys, which the paper leaves out.
-
-    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
-    >>> Alibi(sizes)(torch.tensor([[2]]), torch.tensor([[0, 1, 2]])) * 2**8
-    tensor([[[-2., -1., -0.]]], dtype=torch.float64)
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
@@ -256,10 +249,6 @@ class T5Bias(PositionBias):
     Half of the buckets are for single distances; the other half covers distances up to `farthest` in steps that
     grow like the logarithm. Farther keys share the last bucket. In a layer that is not causal, half of the
     buckets are for later keys. T5 shares the biases between layers; here each layer has its own.
-
-    >>> sizes = LayerSizes(width=4, memory_width=4, heads=2, head_width=2, kind="causal")
-    >>> T5Bias(sizes)(torch.tensor([[2]]), torch.tensor([[0, 1, 2]])).shape
-    torch.Size([2, 1, 3])
     """
 
     def __init__(self, sizes: LayerSizes, buckets: Annotated[int, Limits(4, 1024)] = 32, farthest: int = 128) -> None:

@@ -17,8 +17,7 @@ from regard.attention.names import find_name
 from regard.errors import InputError
 
 Kind = Literal["encoder", "decoder", "cross"]
-"""Kind of attention: inputs attend to inputs (encoder), outputs to outputs (decoder), or outputs to inputs
-(cross)."""
+"""Kind of attention: inputs attend to inputs (encoder), outputs to outputs (decoder), or outputs to inputs (cross)."""
 
 
 class _Levels(torch.autograd.Function):
@@ -148,8 +147,7 @@ class CallRecords:
     """Interventions that are active when the record begins."""
 
     def accepts(self, part: CallRecord, step: int) -> bool:
-        """Return whether `part` has one query per sequence, the same batch size, and a `step` that continues
-        the parts."""
+        """Return whether `part` continues the parts: one query per sequence, the same batch, and the next `step`."""
         return self.whole and self.end == step and self.calls[-1].weights.shape[:2] == part.weights.shape[:2]
 
     def add(self, part: CallRecord, queries: int = 1) -> None:
@@ -257,15 +255,7 @@ class Recorder:
         check_indices("heads", self.heads, per_head.shape[1])
         return per_head[:, list(self.heads)]
 
-    def keep(
-        self,
-        name: str,
-        weights: Tensor,
-        mask: Tensor | None,
-        *,
-        queries: int,
-        step: int | None = None,
-    ) -> None:
+    def keep(self, name: str, weights: Tensor, mask: Tensor | None, *, queries: int, step: int | None = None) -> None:
         """Store weights (B, H, Tq, Tk) of the selected heads and rows of a layer's call.
 
         `queries`: number of queries before selection. A step extends the record of all earlier steps of the

@@ -55,8 +55,7 @@ class Score(nn.Module):
         return scores
 
     def scale(self, width: int) -> float:
-        """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of
-        `width`."""
+        """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of `width`."""
         del width
         return 1.0
 
@@ -193,23 +192,14 @@ class Concat(Score):
         projected = self._project(query)
         energy = (projected + prepared).tanh()
         products = energy * self.energy.weight[0]
-        return {
-            "W [q; 0]": projected,
-            "W [0; k]": prepared,
-            "tanh(W [q; k])": energy,
-            "v * tanh(W [q; k])": products,
-        }
+        return {"W [q; 0]": projected, "W [0; k]": prepared, "tanh(W [q; k])": energy, "v * tanh(W [q; k])": products}
 
     def _project(self, query: Tensor) -> Tensor:
         return query @ self.both.weight[:, : self.width].t()
 
 
 class Cosine(Dot):
-    """Cosine of query and key, times a learned number g, initially 10 (QK-norm).
-
-    >>> Cosine(2)(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.6, 0.8]])).item()
-    10.0
-    """
+    """Cosine of query and key, times a learned number g, initially 10 (QK-norm)."""
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__(width, key_width)
@@ -228,11 +218,7 @@ class Cosine(Dot):
 
 
 class SoftCapped(ScaledDot):
-    """`c tanh(q · k / (c √D))`: scores lie between -c and c.
-
-    >>> SoftCapped(1, cap=2.0)(torch.tensor([[1e6]]), torch.tensor([[1.0]]))
-    tensor([[2.]])
-    """
+    """`c tanh(q · k / (c √D))`: scores lie between -c and c."""
 
     def __init__(
         self, width: int, key_width: int | None = None, cap: Annotated[float, Limits(0, math.inf, "both")] = 50.0
@@ -256,10 +242,6 @@ class Scalable(ScaledDot):
     """`a log(n) q · k / √D`, where n is the number of keys that the query may attend to (scalable softmax).
 
     a is one learned number for the layer, initially 1 / log(16), so that the factor is 1 for 16 keys.
-
-    >>> score = Scalable(1)
-    >>> score.rescale(torch.ones(1, 1, 1, 16), None)[0, 0, 0, 0].item()
-    1.0
     """
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
@@ -301,8 +283,7 @@ INNER = ("concat", "additive")
 def find_score(name: str) -> type[Score]:
     """Return the score class with a name, or the custom class named by `module:Class`.
 
-    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of
-    `Score`.
+    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of `Score`.
 
     >>> find_score("dot").__name__
     'Dot'

@@ -19,7 +19,7 @@ from regard.data.tokenization import Unit
 from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
-from regard.interpret.head_selection import By
+from regard.interpret.alignment import By
 from regard.io import check_writable
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension

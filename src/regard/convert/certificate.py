@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.attention.interventions import record_own
 from regard.attention.layer import attention_layers
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.recording import record_own
 from regard.convert.exportable import Exportable
 from regard.data.batch import PairBatch, collate
-from regard.data.imported_tokenizer import ImportedTokenizer
-from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.imported_tokenizers import ImportedTokenizer, SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import PAD, Vocabulary
 from regard.decoding.generation import generate

@@ -26,7 +26,7 @@ from regard.attention.positions import BASE, Rotary
 from regard.convert.certificate import ExportParts, ForcedOutput, get_transformer, token_names
 from regard.convert.exportable import Exportable, Precision
 from regard.data.batch import PairBatch, collate
-from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import BOS, EOS, PAD
 from regard.decoding.controls import Requirement, find_requirements, make_constraints

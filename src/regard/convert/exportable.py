@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from regard.interpret.head_selection import KeptHeads
+    from regard.interpret.alignment import KeptHeads
     from regard.models.base import Seq2Seq
     from regard.tasks.pairs import SequenceTask
     from regard.training.config import RunConfig

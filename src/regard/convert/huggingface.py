@@ -40,7 +40,7 @@ from regard.convert.certificate import (
 )
 from regard.convert.exportable import Exportable
 from regard.data.batch import PairBatch
-from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError

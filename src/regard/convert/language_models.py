@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.attention.layer import attention_layers
 from regard.convert.certificate import ImportedModel, check_attention, check_supported
 from regard.convert.huggingface import MEND, get_sines_first_order, load_pretrained, quiet_transformers
-from regard.data.imported_tokenizer import SPECIAL_TOKENS, ImportedTokenizer
+from regard.data.imported_tokenizers import SPECIAL_TOKENS, ImportedTokenizer
 from regard.data.subwords import RESERVED, SubwordVocabulary, make_tokenizer
 from regard.data.vocabulary import BLANK, UNKNOWN
 from regard.errors import InputError

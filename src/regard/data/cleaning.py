@@ -30,8 +30,7 @@ SCORED_PAIRS = 2000  # The number of pairs that are scored together
 DROPPED = "dropped.tsv"
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75)
 MAX_SHORT = 20
-"""Number of characters up to which the lengths of both sides may have any ratio: "Ja." can mean "Yes, of
-course."."""
+"""Number of characters up to which the lengths of both sides may have any ratio: "Ja." can mean "Yes, of course."."""
 SCRIPT_PAIRS = 10_000  # The number of pairs from which the scripts of a corpus are detected
 ANY = "any"
 JOINT_SCRIPTS = {"hiragana": "cjk", "katakana": "cjk", "katakana-hiragana": "cjk", "fullwidth": "latin"}
@@ -83,7 +82,6 @@ class PairFilter:
         self.kept: set[bytes] = set()
 
     def reason(self, source: str, target: str) -> str | None:
-        """Return the reason to drop a pair, or None to keep it."""
         short, long = sorted((len(source), len(target)))
         if long > self.rules.most_characters:
             return "too long"
@@ -239,7 +237,6 @@ def clean_corpus(
 
 
 def _filter_pairs(text: _RecordingText, pair_filter: PairFilter) -> Iterator[list[_Pair]]:
-    """Yield the pairs of a corpus in batches, in the order of their lines, including skipped pairs."""
     batch: list[_Pair] = []
     for texts in text:
         batch += text.skipped
@@ -252,8 +249,7 @@ def _filter_pairs(text: _RecordingText, pair_filter: PairFilter) -> Iterator[lis
 
 
 def _score(batch: list[_Pair], scoring: PairScorer, min_score: float) -> list[float]:
-    """Score the pairs that satisfy the rules, set the reason of pairs with a low score, and return the
-    scores."""
+    """Score the pairs that satisfy the rules, set the reason of pairs with a low score, and return the scores."""
     passed = [pair for pair in batch if pair.reason is None]
     for pair, score in zip(passed, scoring([pair.texts for pair in passed]), strict=True):
         pair.score = score

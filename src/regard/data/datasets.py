@@ -3,8 +3,11 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from regard.arguments import public
 from regard.data.parallel import PairCounts, PairSource, TextDigest, check_files
@@ -32,28 +35,7 @@ class DataSet:
         return [f"{part}.{language}.gz" for part in parts for language in languages]
 
 
-DATA_SETS = {
-    # Multi30k: captions of 30,000 pictures, in English and German (Elliott et al. 2016), French (Elliott et al.
-    # 2017) and Czech (Barrault et al. 2018).
-    "multi30k": DataSet(
-        "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",
-        {
-            "train.de.gz": "sha256:726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
-            "train.en.gz": "sha256:d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
-            "train.fr.gz": "md5:6cb767741dcad3931f966fefbc05203f",
-            "train.cs.gz": "md5:d9a5fc268917725a2b0efce3a0cc8607",
-            "val.de.gz": "sha256:f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
-            "val.en.gz": "sha256:14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
-            "val.fr.gz": "md5:93fc564584b7e5ba410c761ea5a1c682",
-            "val.cs.gz": "md5:83cdc082f646b769095615384cf5c0ca",
-            "test_2016_flickr.de.gz": "sha256:9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-            "test_2016_flickr.en.gz": "sha256:611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-            "test_2016_flickr.fr.gz": "md5:08dc7cd4a662f31718412de95ca9bfe3",
-            "test_2016_flickr.cs.gz": "md5:3104872229daa1bef3b401d44dd2220b",
-        },
-        ("de", "en", "fr", "cs"),
-    )
-}
+DATA_SETS = msgspec.toml.decode((files("regard.data") / "datasets.toml").read_bytes(), type=dict[str, DataSet])
 
 
 @public

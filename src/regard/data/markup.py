@@ -1,9 +1,8 @@
 """Transfer inline markup from a text to its translation along word alignment links.
 
-A line such as `<b>Zwei</b> Hunde<br/>` is parsed into its text and its elements. Each element occurs once in
-the translation and encloses the words linked to its source words. An element is placed inside its parent and
-beside its siblings, so that the markup remains well-formed. An element whose words are not translated becomes
-an empty element.
+A line such as `<b>Zwei</b> Hunde<br/>` is parsed into its text and its elements. Each element occurs once in the
+translation and encloses the words linked to its source words. An element is placed inside its parent and beside its
+siblings, so that the markup remains well-formed. An element whose words are not translated becomes an empty element.
 """
 
 import html
@@ -46,7 +45,7 @@ class MarkedText:
 
 
 def parse_markup(line: str) -> MarkedText:
-    """Return the text and the elements of a line. Raises `InputError` if the markup is not well-formed.
+    """Return the text and the elements of a line.
 
     >>> parse_markup("<b>Zwei</b> Hunde").text
     'Zwei Hunde'
@@ -163,12 +162,10 @@ def _write(elements: Sequence[Element], parent: _Part, words: _Words, translatio
 
 
 def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> dict[int, tuple[int, int]]:
-    """Return the span of target words of each element by its index. Elements without linked words are omitted.
-
-    An element with all source words of its parent gets all target words of the parent. Every other element gets
-    the span with the most words linked to the words of the element and the fewest words linked to other words.
-    Elements with more linked words are assigned first.
-    """
+    """Return the span of target words of each element by its index. Elements without linked words are omitted. An
+    element with all source words of its parent gets all target words of the parent. Every other element gets the span
+    with the most words linked to the words of the element and the fewest words linked to other words. Elements with
+    more linked words are assigned first."""
     own = {
         number: sources
         for number, element in enumerate(elements)
@@ -177,8 +174,7 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
     free, assigned = [parent.words], dict[int, tuple[int, int]]()
     while own:
         runs = {number: max(_best_run(sources, part, words) for part in free) for number, sources in own.items()}
-        # Assign elements that enclose all words of the parent first, then by descending score, then from left
-        # to right.
+        # Assign elements that enclose all words of the parent first, then by descending score, then from left to right.
         number = max(runs, key=lambda number: (own[number] >= parent.sources, runs[number][0], -number))
         score, (first, last) = runs[number]
         if own.pop(number) >= parent.sources and len(free) == 1 and free[0][0] < free[0][1]:
@@ -195,9 +191,8 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
 
 
 def _best_run(own: set[int], part: tuple[int, int], words: _Words) -> tuple[int, tuple[int, int]]:
-    """Return the highest score and the span of target words with this score. The score is the number of words
-    linked to `own` minus the number of words linked only to other words. The span is computed by Kadane's
-    algorithm."""
+    """Return the highest score and the span of target words with this score. The score is the number of words linked to
+    `own` minus the number of words linked only to other words. The span is computed by Kadane's algorithm."""
     best, run, total, first = 0, (part[0], part[0]), 0, part[0]
     for word in range(*part):
         sources = words.sources[word]

@@ -26,13 +26,12 @@ from regard.data.vocabulary import is_blank
 from regard.errors import InputError, plural
 from regard.io import check_file, is_file, is_folder
 
-SKIP_REASONS = {
+SKIP_REASONS = {  # Description of each reason for skipping a pair
     "empty": "with an empty side",
     "not_utf8": "not UTF-8",
     "without_partner": "without a partner",
     "too_long": "too long",
 }
-"""Description of each reason for skipping a pair."""
 LENIENT = "; or skip such lines with --lenient"
 READ = 1 << 16  # Number of bytes per read of a compressed file
 MAX_EXPANSION = 100
@@ -52,13 +51,12 @@ MAX_BROKEN = 0.01
 """The largest accepted fraction of lines that are not UTF-8. A file in a different encoding must be converted,
 because only some of its lines can be decoded as UTF-8."""
 SCAN_BLOCK = 1 << 20  # Bytes per read of a scan
-MARKS = {
+MARKS = {  # Byte order marks. UTF-32 comes before UTF-16, because the mark of UTF-32 begins with the mark of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-"""Byte order marks. UTF-32 comes before UTF-16, because the mark of UTF-32 begins with the mark of UTF-16."""
 ZERO_SHARES = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16BE": 1 / 8}
 """The smallest fraction of zero bytes for guessing an encoding without a byte order mark."""
 
@@ -212,14 +210,20 @@ class ConcatenatedText(PairSource):
         self.texts = texts
         self.bytes = sum(text.bytes for text in texts)
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts, before = PairCounts(), 0
+    def parts(self) -> Iterator[PairSource]:
+        """Yield each text, whose progress continues that of the texts before it."""
+        before = 0
         for text in self.texts:
             text.on_bytes = lambda done, before=before: self.on_bytes(before + done)  # type: ignore[misc]
+            yield text
+            before += text.bytes
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.counts = PairCounts()
+        for text in self.parts():
             for pair in text:
                 self.counts.pairs += 1
                 yield pair
-            before += text.bytes
 
     def check(self) -> None:
         for text in self.texts:
@@ -229,7 +233,7 @@ class ConcatenatedText(PairSource):
         return [text.identity() for text in self.texts]
 
     def digests(self) -> list[TextDigest]:
-        return [digest for text in self.texts for digest in text.digests()]
+        return [digest for text in self.parts() for digest in text.digests()]
 
     def locations(self) -> list[str]:
         return [name for text in self.texts for name in text.locations()]
@@ -254,12 +258,9 @@ def open_texts(paths: Sequence[Path]) -> Iterator[tuple[list[BinaryIO], list[Bin
 
 
 def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
-    """Raise `InputError` if a text file is broken as a whole, or two files have different numbers of lines.
-
-    A broken file contains zero bytes, has an encoding other than UTF-8, or has more than 1 % of lines that are
-    not UTF-8. Pipes are not checked, because pipes can be read only once. `way_out`: alternative to fixing the
-    file, for the message.
-    """
+    """Raise `InputError` if a text file is broken as a whole, or two files have different numbers of lines. A broken
+    file contains zero bytes, has an encoding other than UTF-8, or has more than 1 % of lines that are not UTF-8. Pipes
+    are not checked, because pipes can be read only once. `way_out`: alternative to fixing the file, for the message."""
     counts = []
     for path in map(Path, paths):
         if not is_file(path):
@@ -298,8 +299,8 @@ class _LimitedGzip(gzip.GzipFile):
 
 
 def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
-    """Return the number of lines and the SHA-256 of a file, computed from its uncompressed content. `on_bytes`
-    is called with the number of bytes read. Raises `InputError` if the file cannot be read."""
+    """Return the number of lines and the SHA-256 of a file, computed from its uncompressed content. `on_bytes` is
+    called with the number of bytes read."""
     _size(path)
     scan = _scan_file(path, on_bytes)
     return TextDigest(lines=scan.lines, sha256=scan.sha256)
@@ -312,13 +313,11 @@ class TextScan(NamedTuple):
     undecodable: int  # Lines that are not UTF-8
     zeros: int  # The number of other lines with a zero byte
     first: int  # The number of the first broken line, or 0
-    encoding: str | None
-    """The guessed encoding if the beginning of the file suggests an encoding other than UTF-8."""
+    encoding: str | None  # The guessed encoding if the beginning of the file suggests an encoding other than UTF-8
     sha256: str
 
     @property
     def broken(self) -> bool:
-        """Whether the file cannot be used."""
         return bool(self.encoding or self.zeros) or self.undecodable > MAX_BROKEN * self.lines
 
     def message(self, path: Path, way_out: str = "") -> str:

@@ -7,8 +7,7 @@ the same text starts immediately, and a changed text is prepared again:
     vocabulary-TEXT-SETTINGS.json
     corpus-TEXT-SETTINGS/              and beside the folder, folders of its word alignments
 
-TEXT is a digest of the text's identity. When a text has changed, the results for its previous content are
-removed.
+TEXT is a digest of the text's identity. When a text has changed, the results for its previous content are removed.
 """
 
 import hashlib
@@ -22,11 +21,19 @@ from typing import Any
 
 import msgspec
 
-from regard.data import sentencepieces
-from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
-from regard.data.corpus_builder import SAMPLE_PAIRS, Sample, Vocabularies, build_corpus, no_pairs
+from regard.data.corpus import (
+    FORMAT,
+    INDEX,
+    SAMPLE_PAIRS,
+    Corpus,
+    Sample,
+    Vocabularies,
+    build_corpus,
+    no_pairs,
+    open_corpus,
+)
+from regard.data.imported_tokenizers import MARK, SentencePieceVocabulary, model_pieces
 from regard.data.parallel import PairSource
-from regard.data.sentencepieces import SentencePieceVocabulary, model_pieces
 from regard.data.subwords import (
     MIN_COUNT,
     MIN_DENSE_COUNT,
@@ -72,7 +79,6 @@ class TokenizerConfig:
     byte_fallback: bool = False
 
     def digest(self, side: int | None) -> str:
-        """Return a digest for the name of a file. `side`: 0 or 1, or None for both."""
         return short_digest(vars(self), side, SAMPLE_PAIRS, MIN_COUNT, MIN_DENSE_COUNT)
 
 
@@ -100,9 +106,8 @@ def short_digest(*content: Any) -> str:
 
 
 def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
-    """Record the location of a text, and remove the results of earlier texts at the same location. Processes
-    that are still reading a removed corpus are not affected, because its files remain open. Raises `InputError`
-    for a broken text that is not lenient, before writing any files."""
+    """Record the location of a text, and remove the results of earlier texts at the same location. Processes that are
+    still reading a removed corpus are not affected, because its files remain open."""
     text.check()
     make_folder(root)
     file = root / f"text-{short_digest(text.identity())}.json"
@@ -118,9 +123,8 @@ def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
 
 
 def learn_vocabularies(text: PairSource, config: TokenizerConfig, root: Path, *, progress: bool = True) -> Vocabularies:
-    """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`. If
-    another process is learning the same vocabularies, this process waits for the result. Raises `InputError` if
-    the text cannot be read or the vocabulary is too small for it."""
+    """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`. If another
+    process is learning the same vocabularies, this process waits for the result."""
     _record_location(text, root, progress=progress)
     name = short_digest(text.identity())
     sides = [None] if config.joint else [0, 1]
@@ -159,8 +163,7 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def parse_vocabulary(text: str) -> SubwordVocabulary | SentencePieceVocabulary:
-    """Return the vocabulary that `to_json` wrote. Raises `InputError` if it is damaged."""
-    if text.startswith(sentencepieces.MARK):
+    if text.startswith(MARK):
         return SentencePieceVocabulary.from_json(text)
     return SubwordVocabulary.from_json(text)
 
@@ -174,12 +177,9 @@ def prepare_corpus(
     strict: bool = False,
     progress: bool = True,
 ) -> Corpus:
-    """Return the corpus of a text from the folder `root`, and build the corpus if it is missing.
-
-    Arguments and errors are those of `build_corpus`. With `strict`, a corpus with skipped pairs is not used. If
-    another process is building the corpus, this process waits for the result. A damaged corpus also raises
-    `InputError`.
-    """
+    """Return the corpus of a text from the folder `root`, and build the corpus if it is missing. Arguments and errors
+    are those of `build_corpus`. With `strict`, a corpus with skipped pairs is not used. If another process is building
+    the corpus, this process waits for the result. A damaged corpus also raises `InputError`."""
     # The format is part of the name, so that a corpus of an earlier version is ignored.
     settings = short_digest(FORMAT, [vocabulary.to_json() for vocabulary in vocabularies], max_len)
     folder = root / f"corpus-{short_digest(text.identity())}-{settings}"
@@ -198,7 +198,6 @@ def prepare_corpus(
 
 
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
-    """Return all pairs of a text. Raises `InputError` with the `description` of the text if it has no pairs."""
     pairs = list(text)
     check_pairs(pairs, text, description)
     return pairs
@@ -231,9 +230,8 @@ def check_first_pair(text: PairSource, description: str) -> None:
 
 
 def read_own_vocabularies(files: Sequence[str], *, lowercase: bool, progress: bool = True) -> Vocabularies:
-    """Return the vocabularies of source and target from one or two files. One file gives one vocabulary for
-    both. `lowercase`: convert text to lower case first. Raises `InputError` for a file that cannot be read, and
-    for a vocabulary of another run with another `lowercase`."""
+    """Return the vocabularies of source and target from one or two files. One file gives one vocabulary for both.
+    `lowercase`: convert text to lower case first."""
     vocabularies = [read_own_vocabulary(Path(file), lowercase=lowercase) for file in files]
     for file, vocabulary in zip(files, vocabularies, strict=True):
         print_status(f"vocabulary of {len(vocabulary):,} symbols from {Path(file).name}", show=progress)
@@ -241,9 +239,8 @@ def read_own_vocabularies(files: Sequence[str], *, lowercase: bool, progress: bo
 
 
 def read_own_vocabulary(path: Path, *, lowercase: bool = False) -> LearnedVocabulary:
-    """Return the vocabulary of a file: `.model` and `.spm` are SentencePiece, `.json` is the vocabulary of a
-    run. Other files list words, one a line. A second column, such as a count, is ignored. Raises `InputError`
-    for a file that is missing, damaged or empty."""
+    """Return the vocabulary of a file: `.model` and `.spm` are SentencePiece, `.json` is the vocabulary of a run. Other
+    files list words, one a line. A second column, such as a count, is ignored."""
     restore = "restore a copy, or give another file"
     if path.suffix in (".model", ".spm"):
         try:

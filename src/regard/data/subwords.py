@@ -1,9 +1,8 @@
 """Vocabularies learned from text: BPE or unigram subwords, words, or characters.
 
-The `tokenizers` library splits the text. Text is normalized to NFC or NFKC (see `make_normalizer`), the space
-before each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The
-first four indices are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in
-a line is four characters.
+The `tokenizers` library splits the text. Text is normalized to NFC or NFKC (see `make_normalizer`), the space before
+each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The first four indices
+are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in a line is four characters.
 """
 
 import json
@@ -38,23 +37,18 @@ from regard.io import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
 
 Normalization = Literal["nfkc", "quotes"]
-QUOTES = {
+QUOTES = {  # Characters that become straight quotes: curved and angle quotes, and accents used as quotes, as in Moses
     '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u301d\u301e",
     "'": "\u2018\u2019\u201a\u201b\u2039\u203a\u0060\u00b4",
 }
-"""Characters that become straight quotes: curved and angle quotes, and accents used as quotes, as in Moses."""
-MARKS = 0xF0000
-"""First character of the private use area (plane 15) that stands for a symbol during normalization."""
+MARKS = 0xF0000  # First character of the private use area (plane 15) that stands for a symbol during normalization
 MOST_SYMBOLS = 1000
 PUNCTUATION = r"[\p{P}$+<=>^`|~]"
-RESERVED_SYMBOL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")
-"""Names of special tokens and of bytes in vocabularies."""
+RESERVED_SYMBOL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")  # Names of special tokens and of bytes in vocabularies
 
 
 def check_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
     """Return the symbols that stay whole. A single symbol that names a file is replaced by the lines of the file.
-
-    Raises `InputError` for symbols with whitespace, names of special tokens, duplicates, and too many symbols.
 
     >>> check_symbols(["<2en>", "__NUM__"])
     ('<2en>', '__NUM__')
@@ -130,10 +124,7 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 BYTE = "<0x{:02X}>"  # Name of the token of a byte, as in SentencePiece
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")  # The first four symbols in the file of a tokenizer
-FAILURE, REMEDY = (
-    "the vocabulary cannot split this text",
-    "give another text, or import or train the model again",
-)
+FAILURE, REMEDY = ("the vocabulary cannot split this text", "give another text, or import or train the model again")
 """The parts of the message for a failure of the library."""
 
 
@@ -192,7 +183,6 @@ class SubwordVocabulary(SymbolVocabulary):
             return [encoding.ids for encoding in encodings]
 
     def _encode(self, text: str) -> Encoding:
-        """Encode a text. Raises `InputError` if the library fails, for example for an unusual tokenizer."""
         with library_errors("tokenizers", FAILURE, REMEDY):
             return self._tokenizer.encode(replace_surrogates(text))
 
@@ -252,7 +242,6 @@ class SubwordVocabulary(SymbolVocabulary):
 
     @classmethod
     def from_json(cls, text: str) -> "SubwordVocabulary":
-        """Return the vocabulary that `to_json` wrote. Raises `InputError` if the JSON is damaged."""
         try:
             return cls(_parse_tokenizer(text))
         except DamageError as error:
@@ -276,8 +265,7 @@ def join_bytes(pieces: Sequence[str]) -> str:
 
 
 def _parse_tokenizer(text: str) -> Tokenizer:
-    """Return the `tokenizers` tokenizer for its JSON. Raises `DamageError` for a tokenizer that was not written
-    by Regard."""
+    """Return the `tokenizers` tokenizer for its JSON."""
     model = convert_json(parse_json(text), _Stored).model
     if isinstance(model, _Unigram):
         pieces = [piece for piece, _ in model.vocab]
@@ -299,7 +287,6 @@ def _parse_tokenizer(text: str) -> Tokenizer:
 
 
 def make_tokenizer(text: str) -> Tokenizer:
-    """Return the `tokenizers` tokenizer for its JSON. Raises `DamageError` if the library cannot read it."""
     try:
         return Tokenizer.from_str(text)
     except BaseException as error:  # the library raises bare exceptions, and panics that are not an Exception
@@ -326,17 +313,13 @@ def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: b
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="always")
     else:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Metaspace(BLANK, prepend_scheme="never", split=False),
-                pre_tokenizers.Split("", "isolated"),
-            ]
+            [pre_tokenizers.Metaspace(BLANK, prepend_scheme="never", split=False), pre_tokenizers.Split("", "isolated")]
         )
     return SubwordVocabulary.from_json(without_added_tokens(tokenizer))
 
 
 def without_added_tokens(tokenizer: Tokenizer) -> str:
-    """Return the JSON of a tokenizer without added tokens, so that special symbols are not recognized in
-    text."""
+    """Return the JSON of a tokenizer without added tokens, so that special symbols are not recognized in text."""
     return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})
 
 
@@ -344,9 +327,8 @@ MIN_COUNT = 5
 """Smallest number of occurrences of a pair of pieces that becomes one subword. The 12,000 subwords of Multi30k
 (29,000 pairs) all occur at least this often, so the limit changes small texts only."""
 MIN_DENSE_COUNT = 100
-"""Smallest number of occurrences of a subword in a script without spaces between words (Gowda and May 2020: at
-least 100 training examples for each symbol). Without the limit, frequent phrases and whole sentences become
-subwords."""
+"""Smallest number of occurrences of a subword in a script without spaces between words (Gowda and May 2020: at least
+100 training examples for each symbol). Without the limit, frequent phrases and whole sentences become subwords."""
 BATCH = 10_000  # Number of texts that are encoded together
 BYTES = [BYTE.format(value) for value in range(256)]  # Tokens of the 256 bytes, by the names of SentencePiece
 
@@ -530,8 +512,7 @@ def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> traine
         return trainers.WordLevelTrainer(vocab_size=size, **options)
     if kind == "unigram":
         return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
-    # A BPE model without merges is a vocabulary of characters. For BPE, characters occupy at most half of the
-    # size.
+    # A BPE model without merges is a vocabulary of characters. For BPE, characters occupy at most half of the size.
     limit = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
     return trainers.BpeTrainer(
         vocab_size=0 if kind == "characters" else size,

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from regard.data.corpus import token_type
-from regard.data.imported_tokenizer import ImportedTokenizer
+from regard.data.imported_tokenizers import ImportedTokenizer
 from regard.data.parallel import check_files, file_digest, open_texts
 from regard.data.prepare import REMEDY, short_digest
 from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
@@ -49,8 +49,7 @@ def check_text_file(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds. Raises `InputError` if the file
-    cannot be read."""
+    """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds."""
     with open_texts([path]) as (_, [file]):
         for number, line in enumerate(file, 1):
             try:
@@ -111,16 +110,14 @@ def decode_tokens(tokens: list[int], vocabulary: TextVocabulary) -> str:
 
 
 def encode_file(path: Path, vocabulary: TextVocabulary) -> Iterator[np.ndarray]:
-    """Yield the tokens of a file in blocks of lines. Raises `InputError` if the file cannot be read."""
     lines, dtype = read_lines(path), token_type((len(vocabulary), len(vocabulary)))
     while block := list(islice(lines, LINES)):
         yield np.array(encode_lines(block, vocabulary), dtype)
 
 
 def prepare_tokens(path: Path, vocabulary: TextVocabulary, root: Path, *, progress: bool = True) -> np.ndarray:
-    """Return the tokens of a file as a memory-mapped array, which is stored under `root`. If another process is
-    writing the array, this process waits for the result. Raises `InputError` if the text cannot be read, or the
-    array is damaged."""
+    """Return the tokens of a file as a memory-mapped array, which is stored under `root`. If another process is writing
+    the array, this process waits for the result."""
     folder = root / f"tokens-{file_digest(path).sha256[:16]}-{short_digest(vocabulary.to_json())}"
     build_once(
         folder,

@@ -15,11 +15,11 @@ Unit = Literal["words", "parts", "pieces"]
 spaces, such as Chinese or Thai, each token of the vocabulary is a word (see `word_spans`)."""
 
 
+# Scripts without spaces between words, identified by the first word of the Unicode names of their letters.
 WITHOUT_BLANKS = {
     *("cjk", "hiragana", "katakana", "katakana-hiragana", "halfwidth", "bopomofo", "thai", "lao", "khmer"),
     *("myanmar", "tibetan", "yi", "tai", "new", "javanese", "balinese"),
 }
-"""Scripts without spaces between words, identified by the first word of the Unicode names of their letters."""
 LETTERS_PER_BLANK = 12
 """Number of letters per space above which a script is written without spaces: 5 in English, 9 in Malayalam, and
 above 20 in Thai, which has spaces between phrases."""
@@ -85,7 +85,6 @@ def tokenize(text: str, tokenizer: Tokenizer, unit: Unit) -> TokenizedText:
 
 @cache
 def _unit_pattern(unit: Unit) -> re.Pattern[str]:
-    """Return a pattern of the words of a text."""
     if unit == "words":
         return re.compile(r"\S+")
     # In Python's `re`, the vowel signs and tone marks of Hindi, Thai and other scripts are not letters.

@@ -17,8 +17,7 @@ than the vocabulary."""
 MAX_UNKNOWN = 0.9  # Fraction of unknown tokens in a training text above which training is refused
 RARE = 2  # Largest number of occurrences of a rare symbol
 RARE_SHARE = 0.5  # Fraction of rare symbols above which a warning is printed
-LONGER = 1.5
-"""Ratio of the lengths of tokens in training and in validation text above which a warning is printed."""
+LONGER = 1.5  # Ratio of the lengths of tokens in training and in validation text above which a warning is printed
 FEW_PAIRS = 100  # Number of pairs below which symbols are rare in any vocabulary
 FILE = "unknown.json"
 
@@ -82,7 +81,6 @@ class UnknownShares:
 def unknown_in_pairs(
     text: str, pairs: Sequence[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary]
 ) -> UnknownShares:
-    """Return the numbers of unknown tokens in pairs of source and target."""
     shares = UnknownShares(text=text, pairs=len(pairs))
     for pair in pairs:
         for count, vocabulary, sentence in zip((shares.source, shares.target), vocabularies, pair, strict=True):
@@ -139,7 +137,7 @@ def describe_splitting(
 
 
 def write_unknown(folder: Path, shares: Iterable[UnknownShares]) -> None:
-    """Write the numbers of unknown tokens to the folder of a run. Raises `MachineError` if the disk is full."""
+    """Write the numbers of unknown tokens to the folder of a run."""
     if content := [msgspec.to_builtins(share) for share in shares]:
         write_json(folder / FILE, content, indent=1)
 

@@ -9,8 +9,7 @@ from typing import Literal, Protocol
 from regard.data.tokenization import Span, Tokenizer, word_spans
 
 PAD, BOS, EOS, UNKNOWN = range(4)
-"""Indices of padding, the beginning of a sequence, the end of a sequence, and tokens that are not in the
-vocabulary."""
+"""Indices of padding, the beginning of a sequence, the end of a sequence, and tokens that are not in the vocabulary."""
 SPECIAL = ("", "<s>", "</s>", "�")  # The labels of these four indices
 BLANK = "▁"  # Replaces the space before a word in learned vocabularies
 SURROGATES = re.compile("[\ud800-\udfff]")  # Unpaired surrogates of UTF-16
@@ -71,8 +70,7 @@ class Vocabulary(Tokenizer, Protocol):
         """Return the distinct unknown tokens of a text, sorted."""
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence. Special indices are skipped, except
-        `UNKNOWN`."""
+        """Return the text of indices up to the first end of sequence. Special indices are skipped, except `UNKNOWN`."""
 
     def labels(self, indices: Sequence[int]) -> list[str]:
         """Return a label for each index of a sequence, including special tokens, for plots."""
@@ -96,7 +94,6 @@ class SymbolVocabulary:
 
     @cached_property
     def _indices(self) -> dict[str, int]:
-        """The index of each symbol that is not special."""
         return {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
 
     def __len__(self) -> int:
@@ -106,7 +103,6 @@ class SymbolVocabulary:
         raise NotImplementedError
 
     def _pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text as in `symbols`."""
         return self.pieces(text)
 
     def encode(self, text: str) -> list[int]:
@@ -119,8 +115,7 @@ class SymbolVocabulary:
         return [self.symbols[index] for index in indices]
 
     def _known(self, indices: Sequence[int]) -> list[str]:
-        """Return the symbols of indices up to the first end of sequence, without special symbols except
-        `UNKNOWN`."""
+        """Return the symbols of indices up to the first end of sequence, without special symbols except `UNKNOWN`."""
         indices = indices[: indices.index(EOS)] if EOS in indices else indices
         return [self.symbols[index] for index in indices if index >= UNKNOWN]
 
@@ -148,7 +143,6 @@ class CharacterVocabulary(SymbolVocabulary):
         return sorted(set(self.pieces(text)) - self._indices.keys())
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         return self.separator.join(self._known(indices))
 
 

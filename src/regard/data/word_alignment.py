@@ -6,9 +6,8 @@ A link (i, j) means that source word i and target word j are translations of eac
     0-0 1-2 2?1     Moses: one line per sentence pair; `?` marks a possible link 1 1 1 S         NAACL: one line
     per link: sentence, source word and target word from 1, S(ure) or P(ossible)
 
-If no links are given, eflomal (Östling and Tiedemann 2016) computes links in both directions with a Bayesian
-model with an HMM and fertilities. eflomal learns from the text that it aligns, so a few sentences are not
-sufficient.
+If no links are given, eflomal (Östling and Tiedemann 2016) computes links in both directions with a Bayesian model with
+an HMM and fertilities. eflomal learns from the text that it aligns, so a few sentences are not sufficient.
 """
 
 import re
@@ -29,8 +28,7 @@ from regard.io import read_text
 Link = tuple[int, int]  # A link: the indices of a source word and a target word
 Heuristic = Literal["intersection", "union", "grow-diag-final"]
 Symmetrization = Literal["product", Heuristic]
-"""Methods for combining the links of both directions. product: multiply the weights (see
-`links_from_weights`)."""
+"""Methods for combining the links of both directions. product: multiply the weights (see `links_from_weights`)."""
 MAX_BYTES = 1 << 30  # Largest size of a file of links in bytes
 REMEDY = "give links in Moses' format (0-0 1-2) or NAACL's (1 1 1 S)"
 _MOSES = re.compile(r"(\d{1,6})([-?])(\d{1,6})")
@@ -95,8 +93,7 @@ def read_links(path: Path, pairs: int) -> list[WordAlignment]:
 
 
 def parse_moses(line: str, where: str, remedy: str = REMEDY) -> WordAlignment:
-    """Return the links of a line in Moses' format. Raises `InputError` with the prefix `where` for other
-    formats.
+    """Return the links of a line in Moses' format.
 
     >>> sorted(parse_moses("0-0 1-2", "line 1").sure)
     [(0, 0), (1, 2)]
@@ -145,10 +142,9 @@ def format_moses(links: Sequence[Link] | frozenset[Link]) -> str:
 def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heuristic) -> frozenset[Link]:
     """Combine the links of both directions. Both sets contain pairs of source and target.
 
-    intersection: links in both sets. union: links in at least one set. grow-diag-final: begin with the
-    intersection. Repeatedly add links of the union that are adjacent to an added link and cover a new word.
-    Finally, add all links that cover a new word (Koehn et al. 2003, section 3; pseudocode in Koehn 2010, figure
-    4.12).
+    intersection: links in both sets. union: links in at least one set. grow-diag-final: begin with the intersection.
+    Repeatedly add links of the union that are adjacent to an added link and cover a new word. Finally, add all links
+    that cover a new word (Koehn et al. 2003, section 3; pseudocode in Koehn 2010, figure 4.12).
 
     >>> sorted(symmetrize(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0)}), "grow-diag-final"))
     [(0, 0), (1, 1)]
@@ -182,8 +178,7 @@ def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heurist
 
 
 def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[Link]:
-    """Return the links for attention weights of both directions: (Wt, Ws) for target words, (Ws, Wt) for source
-    words.
+    """Return the links for attention weights of both directions: (Wt, Ws) for target words, (Ws, Wt) for source words.
 
     The weights are multiplied, so both directions must agree (like posteriors in Liang et al. 2006, section
     3.3). The best links of all target words and of all source words are combined by grow-diag-final.
@@ -201,7 +196,6 @@ def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[L
 
 
 def check_eflomal() -> None:
-    """Raise `InputError` if the extra `align` is not installed."""
     if find_spec("eflomal") is None:
         raise InputError("silver links need eflomal: pip install 'regard[align]', or give --links")
 
@@ -211,9 +205,9 @@ def align_with_eflomal(
     corpus: Sequence[tuple[str, str]] = (),
     tokenizers: Sequence[Tokenizer | None] = (None, None),
 ) -> list[frozenset[Link]]:
-    """Return the links between the words of each pair, computed by eflomal. `corpus`: additional pairs for
-    learning. `tokenizers`: vocabularies of source and target, whose tokens are the words of text without spaces
-    (see `word_spans`). Raises `InputError` if the extra `align` is not installed."""
+    """Return the links between the words of each pair, computed by eflomal. `corpus`: additional pairs for learning.
+    `tokenizers`: vocabularies of source and target, whose tokens are the words of text without spaces (see
+    `word_spans`)."""
     check_eflomal()
     from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
 

@@ -18,7 +18,6 @@ from regard.arguments import Limits, check_fields, public
 from regard.data.tokenization import WITHOUT_BLANKS, Span, find_script, is_whole
 from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN, Vocabulary, is_blank
 from regard.errors import InputError, plural, shorten
-from regard.fast.topk import topk
 
 NEVER = (PAD, BOS, UNKNOWN)  # Tokens that never occur in an answer
 
@@ -39,18 +38,16 @@ class Constraints:
         """Return the log-probability (B, K, V) of each token after each prefix, with -inf for forbidden tokens.
         `logits` (B, K, V) may be overwritten. `prefixes` (B, K, T): tokens so far, from `BOS` on. `sources`:
         index in the batch of the source of each row."""
-        del prefixes, sources
         return log_probabilities(logits)
 
     def extend(
         self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
     ) -> Extensions:
         """Return the best extensions of prefixes with `totals` (B, K) by tokens with `log_probs` (B, K, V)."""
-        del prefixes, sources
         count, symbols = log_probs.shape[1:]
         # At most one extension of each prefix ends, so the best `2 * width` extensions contain `width` unfinished
         # extensions.
-        totals, indices = topk(log_probs, totals, min(2 * width, count * symbols))
+        totals, indices = best_extensions(log_probs, totals, min(2 * width, count * symbols))
         check_finite(totals)  # NaN counts as the largest value
         return select_extensions(totals, indices // symbols, indices % symbols, width, count)
 
@@ -58,13 +55,16 @@ class Constraints:
 UNCONSTRAINED = Constraints()
 
 
-def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: int, prefixes: int) -> Extensions:
-    """Return the finished extensions among the first `width`, and the first `width` unfinished extensions.
+def best_extensions(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest sums (B, count) of `totals` (B, K) and `log_probs` (B, K, V), in descending order,
+    and their indices among all K V extensions."""
+    return (totals.unsqueeze(-1) + log_probs).flatten(1).topk(count)
 
-    `totals`, `parents`, `tokens` (B, M): log-probability, extended prefix and added token of each extension, in
-    the order in which they are selected. `prefixes`: number of prefixes, each with at most one finished
-    extension.
-    """
+
+def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: int, prefixes: int) -> Extensions:
+    """Return the finished extensions among the first `width`, and the first `width` unfinished extensions. `totals`,
+    `parents`, `tokens` (B, M): log-probability, extended prefix and added token of each extension, in the order in
+    which they are selected. `prefixes`: number of prefixes, each with at most one finished extension."""
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
     ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
@@ -127,8 +127,7 @@ class TermProgress(NamedTuple):
 
     occurs: Tensor  # Whether each term occurs, (..., P)
     begun: Tensor  # Number of tokens at the end of the prefix with which each term begins, (..., P)
-    tokens: Tensor
-    """Number of tokens of the terms that occur, and of the longest beginning of another term, (...)."""
+    tokens: Tensor  # Number of tokens of the terms that occur, and of the longest beginning of another term, (...)
 
 
 class RequiredTerms:
@@ -204,7 +203,7 @@ class RequiredTerms:
         repetitions. Candidates: the best extensions, the best extension of each prefix, and the next token of
         each term that does not occur in a prefix."""
         count, symbols = log_probs.shape[1:]
-        _, best = topk(log_probs, totals, min(2 * width, count * symbols))
+        _, best = best_extensions(log_probs, totals, min(2 * width, count * symbols))
         progress = self.progress(prefixes, sources)
         terms = self.terms[list(sources)].to(prefixes.device).unsqueeze(1).expand(-1, count, -1, -1)
         position = progress.begun.clamp_max(terms.shape[-1] - 1).unsqueeze(-1)
@@ -244,30 +243,25 @@ def _by_turns(bank: Tensor, impossible: Tensor) -> Tensor:
 # the target that the model considers most likely among the targets that satisfy the rules.
 
 Rule = Callable[[Tensor, Tensor, Sequence[int]], None]
-"""Changes scores (B, K, V) of the next tokens in place: logits, or log-probabilities after the softmax. The
-arguments are the scores, the tokens so far from `BOS` on, (B, K, T), and the index in the batch of the source
-of each row."""
+"""Changes scores (B, K, V) of the next tokens in place: logits, or log-probabilities after the softmax. The arguments
+are the scores, the tokens so far from `BOS` on, (B, K, T), and the index in the batch of the source of each row."""
 
 
 def penalize_repetition(penalty: float, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-    """Divide positive logits of the tokens that occur in the prefix by `penalty`, and multiply negative logits
-    by it (Keskar et al. 2019, section 4.1, who divide all logits, which makes tokens with negative logits more
-    likely).
+    """Divide positive logits of the tokens that occur in the prefix by `penalty`, and multiply negative logits by it
+    (Keskar et al. 2019, section 4.1, who divide all logits, which makes tokens with negative logits more likely).
 
     >>> logits = torch.tensor([[[2.0, -2.0, 1.0]]])
     >>> penalize_repetition(2.0, logits, torch.tensor([[[9, 0, 1]]]), [0])
     >>> logits
     tensor([[[ 1., -4.,  1.]]])
     """
-    del sources
     tokens = prefixes[..., 1:]
     values = scores.gather(-1, tokens)
     scores.scatter_(-1, tokens, torch.where(values > 0, values / penalty, values * penalty))
 
 
 def forbid_early_end(length: int, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-    """Forbid the end of sequence before an answer has `length` tokens."""
-    del sources
     if prefixes.shape[-1] - 1 < length:
         scores[..., EOS] = -torch.inf
 
@@ -280,7 +274,6 @@ def forbid_repetition(size: int, scores: Tensor, prefixes: Tensor, sources: Sequ
     >>> log_probs
     tensor([[[0., 0., 0., 0., 0., -inf, 0.]]])
     """
-    del sources
     if prefixes.shape[-1] <= size:
         return
     ngrams = prefixes[..., 1:].unfold(-1, size, 1)  # (B, K, N, size)
@@ -441,7 +434,7 @@ class Requirement(NamedTuple):
 
 
 def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]:
-    """Return the tokens of a prefix or a term. Raises `InputError` for a blank text and for unknown symbols."""
+    """Return the tokens of a prefix or a term."""
     if is_blank(text):
         raise InputError(f"{kind} {text!r} is blank: leave it out")
     tokens = vocabulary.encode(text)
@@ -461,12 +454,9 @@ def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]
 def find_requirements(
     controls: Controls, texts: Sequence[str], limits: Sequence[int], vocabulary: Vocabulary, max_len: int
 ) -> list[Requirement]:
-    """Return the prefix, the terms and the length limit of the target of each text.
-
-    `limits`: largest number of tokens of each target without constraints. Limits grow by the number of
-    tokens that the constraints need, up to `max_len`. `vocabulary`: target vocabulary. Raises `InputError`
-    for unknown symbols in prefixes and terms, and for a target that would be too long.
-    """
+    """Return the prefix, the terms and the length limit of the target of each text. `limits`: largest number of tokens
+    of each target without constraints. Limits grow by the number of tokens that the constraints need, up to `max_len`.
+    `vocabulary`: target vocabulary."""
     prefixes = controls.prefixes(len(texts))
     encode = cache(partial(encode_constraint, vocabulary=vocabulary))  # many texts share prefixes and terms
     requirements = []
@@ -487,7 +477,6 @@ def find_requirements(
 
 
 def make_constraints(controls: Controls, requirements: Sequence[Requirement]) -> Constraints:
-    """Return the constraints of a search for the answers of a batch."""
     penalties: list[Rule] = []
     bans: list[Rule] = []
     if controls.repetition_penalty != 1:

@@ -25,14 +25,12 @@ FIRST = len(RESERVED)  # Symbol of the first token in a search
 
 
 class PromptDecoder:
-    """A language model as the decoder of a search; the prompts, of equal lengths, are its sources and first
-    state."""
+    """A language model as the decoder of a search; the prompts, of equal lengths, are its sources and first state."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model, self._logits = model, packed_logits(model)
 
     def encode(self, prompts: Tensor, mask: Tensor) -> Tensor:
-        del mask
         return prompts
 
     def start(self, prompts: Tensor) -> Tensor:
@@ -50,12 +48,7 @@ class PromptDecoder:
 
 @public
 def generate(
-    model: LanguageModel,
-    prompts: Sequence[Sequence[int]],
-    search: Search,
-    *,
-    most: int,
-    longest: int | None = None,
+    model: LanguageModel, prompts: Sequence[Sequence[int]], search: Search, *, most: int, longest: int | None = None
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` continuations of each prompt, best first, each with `most` tokens.
 

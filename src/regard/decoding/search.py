@@ -130,8 +130,7 @@ class Hypothesis:
     tokens: list[int]
     """Vocabulary indices, without the end of sequence."""
     log_probability: float
-    """Natural logarithm of the probability of the tokens, and of the end of sequence if the hypothesis has
-    one."""
+    """Natural logarithm of the probability of the tokens, and of the end of sequence if the hypothesis has one."""
     score: float
     """Score for ranking hypotheses: log-probability divided by the length penalty."""
     finished: bool
@@ -160,7 +159,6 @@ def greedy_search(
         screen = decoder.screen(NEVER)
 
     def most_likely(states: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
-        del rows, time
         if screen is None:
             # A softmax does not change which token is the most likely.
             logits = decoder.logits(states)
@@ -293,8 +291,7 @@ def beam_search(
         state, totals = state.choose(parents), new_totals
         extended = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
         prefixes = torch.cat([extended, tokens.unsqueeze(-1)], dim=-1)
-        # Log-probabilities are negative, so the penalty of the longest length gives an upper bound of a prefix's
-        # score.
+        # Log-probabilities are negative, so the penalty of the longest length gives an upper bound of a prefix's score.
         going = [
             time < limits[index]
             and not _done(finished[index], best / length_penalty(limits[index] + 1, alpha), width, n_best)
@@ -327,8 +324,7 @@ def _hypothesis(prefix: Tensor, total: float, penalty: float, *, finished: bool)
 
 
 def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
-    """Return the maximum number of tokens for each of `count` sources, from a single limit or a limit for each
-    source.
+    """Return the maximum number of tokens for each of `count` sources, from a single limit or a limit for each source.
 
     >>> source_limits(9, 2)
     [9, 9]
@@ -373,8 +369,7 @@ def sample(
     top_p: TopP = 1.0,
     constraints: Constraints = UNCONSTRAINED,
 ) -> list[Hypothesis]:
-    """Return one hypothesis for each source, sampled from the model. All other arguments are those of
-    `greedy_search`.
+    """Return one hypothesis for each source, sampled from the model. All other arguments are those of `greedy_search`.
 
     `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
     `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:

@@ -75,7 +75,6 @@ class SearchTree(Result):
 
     @property
     def leaves(self) -> list[int]:
-        """Indices of the branches without children."""
         parents = {branch.parent for branch in self.branches}
         return [number for number in range(len(self.branches)) if number not in parents]
 

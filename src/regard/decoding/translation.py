@@ -57,8 +57,7 @@ class _Step(NamedTuple):
     row_of: np.ndarray  # (sources,): row of each source, -1 for finished sources
     attention: Tensor  # (L, B, K, Ts)
     contribution: Tensor  # (L, B, K)
-    ends: dict[tuple[int, float], int]
-    """Prefix of each finished hypothesis, by its source and its log-probability."""
+    ends: dict[tuple[int, float], int]  # Prefix of each finished hypothesis, by its source and its log-probability
     parents: np.ndarray  # (B, K'): prefix that each new prefix extends
     tokens: np.ndarray  # (B, K'): token of each new prefix
     totals: np.ndarray  # (B, K'): log-probability of each new prefix
@@ -120,9 +119,8 @@ class Tracer:
         return results
 
     def _paths(self, best: Sequence[Hypothesis]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the prefix of each hypothesis before each step (T, B), and its token and log-probability
-        after. The prefix is -1 after the end of a hypothesis, and at all steps of a hypothesis without an
-        end."""
+        """Return the prefix of each hypothesis before each step (T, B), and its token and log-probability after. The
+        prefix is -1 after the end of a hypothesis, and at all steps of a hypothesis without an end."""
         prefixes, tokens = np.full((2, len(self._steps) + 1, len(best)), -1)
         totals = np.zeros(prefixes.shape)
         for place, hypothesis in enumerate(best):
@@ -284,11 +282,10 @@ def translate(
 ) -> list[list[Candidate]]:
     """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
-    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel on the cores that
-    PyTorch uses (see `fast.threads.map_batches`). Answers are in the order of the texts, and do not depend on
-    the other texts except for rounding errors. Several `models` form an ensemble (see `EnsembleDecoder`).
-    `scored`: if False, log-probabilities may be NaN to save time. Raises `InputError` for constraints that cannot
-    be satisfied.
+    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel on the cores that PyTorch
+    uses (see `fast.threads.map_batches`). Answers are in the order of the texts, and do not depend on the other texts
+    except for rounding errors. Several `models` form an ensemble (see `EnsembleDecoder`). `scored`: if False,
+    log-probabilities may be NaN to save time. Raises `InputError` for constraints that cannot be satisfied.
     """
     sources = source_vocabulary.encode_all(texts)
     limits = [longest_answer(source, max_len) for source in sources]
@@ -330,8 +327,7 @@ def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[lis
 
 
 def longest_answer(source: Sequence[int], max_len: int) -> int:
-    """Return the length limit of an answer: twice the length of the source plus `SLACK`, at most `max_len`
-    tokens.
+    """Return the length limit of an answer: twice the length of the source plus `SLACK`, at most `max_len` tokens.
 
     >>> longest_answer([4, 5, 6], 1000)
     58

@@ -1,5 +1,4 @@
-"""Translation quality: BLEU and chrF, computed with sacrebleu, with the signatures that make scores
-comparable."""
+"""Translation quality: BLEU and chrF, computed with sacrebleu, with the signatures that make scores comparable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ class Quality:
     chrf: float
     """chrF2 (Popović 2015), 0 to 100. Case-insensitive for a model that writes only lowercase text."""
     exact_match: float
-    """Fraction (0 to 1) of translations that equal the reference. Case-insensitive in the same cases as
-    `chrf`."""
+    """Fraction (0 to 1) of translations that equal the reference. Case-insensitive in the same cases as `chrf`."""
     signatures: dict[str, str]
     """Signatures of sacrebleu by the name of the score."""
     tokenizer: str
@@ -52,45 +50,13 @@ class Quality:
         return [f"{name} {score:.2f}   ({self.signatures[key]})" for key, name, score in scores if score is not None]
 
 
-def bleu(
-    translations: Sequence[str],
-    references: Sequence[str],
-    *,
-    lowercase: bool = False,
-    tokenize: str | None = None,
-) -> float:
-    """Return the BLEU (0 to 100) of translations with one reference per translation.
-
-    `tokenize`: a tokenizer of sacrebleu. By default, the writing system of the references determines the
-    tokenizer (`choose_bleu_tokenizer`).
-
-    >>> round(bleu(["a b c d e"], ["a b c d e"]))
-    100
-    """
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU(lowercase=lowercase, tokenize=_choose_tokenizer(tokenize, references))
-    return float(metric.corpus_score(list(translations), [list(references)]).score)
-
-
-def _choose_tokenizer(tokenize: str | None, references: Sequence[str]) -> str:
-    if tokenize is None:
-        return choose_bleu_tokenizer(references)
-    check_bleu_tokenizer(tokenize)
-    return tokenize
-
-
 def quality(
-    translations: Sequence[str],
-    references: Sequence[str],
-    *,
-    lowercase: bool = False,
-    tokenize: str | None = None,
+    translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str | None = None
 ) -> Quality:
     """Return all scores of translations with one reference per translation.
 
     `lowercase`: whether the model was trained on lowercase text, so that all translations are lowercase.
-    `tokenize`: as in `bleu`.
+    `tokenize`: a tokenizer of sacrebleu; by default, the writing system of the references determines it.
 
     >>> scores = quality(["a dog runs home"], ["a dog runs home"])
     >>> round(scores.bleu or 0), scores.exact_match
@@ -99,7 +65,9 @@ def quality(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    tokenizer = _choose_tokenizer(tokenize, references)
+    if tokenize is not None:
+        check_bleu_tokenizer(tokenize)
+    tokenizer = tokenize or choose_bleu_tokenizer(references)
     expected = [reference.lower() for reference in references] if lowercase else references
     metrics: dict[str, BLEU | CHRF] = {
         "bleu_lowercase": BLEU(lowercase=True, tokenize=tokenizer),

@@ -87,9 +87,8 @@ def score_pairs(
 
 @torch.inference_mode()
 def token_log_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> Tensor:
-    """Return the log-probability of each token of the targets and of their ends, (B, Tt) float64; 0 for
-    padding. `logits`: the model's output layer (`packed_logits`), which is applied only to steps with a
-    target."""
+    """Return the log-probability of each token of the targets and of their ends, (B, Tt) float64; 0 for padding.
+    `logits`: the model's output layer (`packed_logits`), which is applied only to steps with a target."""
     batch = batch.to(next(model.parameters()).device)
     valid = batch.target != PAD
     targets = batch.target[valid].split(STEPS_AT_ONCE)

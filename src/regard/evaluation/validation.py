@@ -10,8 +10,8 @@ from torch import nn
 from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
 from regard.data.parallel import PairSource
 from regard.decoding.translation import Search, translate
+from regard.evaluation.accuracy import measure_tokens
 from regard.evaluation.bleu import quality
-from regard.evaluation.next_tokens import measure_tokens
 from regard.evaluation.scoring import score_pairs
 from regard.models.base import LanguageModel, Seq2Seq
 from regard.progress import print_status
@@ -97,9 +97,8 @@ def validation(
 ) -> Validation | None:
     """Return the validation of a task, or None if the task has no validation text.
 
-    `criterion`: figure that selects the best model (`find_criterion`). `tokenize`: the tokenizer to use if the
-    config does not name a tokenizer, for example the tokenizer of earlier validations. `show`: as in
-    `Validation`.
+    `criterion`: figure that selects the best model (`find_criterion`). `tokenize`: the tokenizer to use if the config
+    does not name a tokenizer, for example the tokenizer of earlier validations. `show`: as in `Validation`.
 
     >>> from regard.tasks.counting import Counting
     >>> validation(Counting()) is None

@@ -11,13 +11,18 @@ The class name of a transformers model decides which adapter it gets:
 
 A model receives one input at a time. If the expected answer
 is unknown, the loss is computed against the answer of the unmodified model. `measure` then names this loss.
+
+For explanations and patching, the embedding of an input can be replaced. It is the output of the first module that
+reads the input, and on which the outputs depend by gradient: an embedding of tokens, a linear layer of one-hot
+vectors, or a convolution of pixels. Any other floating-point input is its own embedding.
 """
 
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -25,9 +30,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.activations.modules import find_base_model, is_transformers_model
-from regard.errors import InputError, shorten
+from regard.activations.weights import recorded_path
+from regard.errors import InputError, shorten, unknown_choice
 from regard.external.model_input import TARGET_SEPARATOR, ImageProcessor, ModelInput, TextEncoder, find_input
 from regard.libraries import library_errors
+from regard.viz.maps import CROSS
+from regard.viz.subject import Layer, Patchable, ProbeInput
 
 TOKENS = "input_ids"
 """Name of the argument that holds the tokens of an input."""
@@ -73,8 +81,7 @@ def call_model(model: nn.Module, arguments: dict[str, Any] | tuple[Any, ...]) ->
 
 
 def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
-    """Turn exceptions of a transformers model into a one-line error; exceptions of a custom module keep their
-    traceback."""
+    """Turn exceptions of a transformers model into a one-line error; those of a custom module keep their traceback."""
     if not is_transformers_model(find_base_model(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "")
@@ -147,6 +154,12 @@ class Adapter(ABC):
             return torch.stack(values, 1)
         return None if not values else with_steps(values[0])
 
+    def read_logits(self, model: nn.Module, arguments: Any) -> Tensor:
+        """Return the logits (N, Tq, C) of a model that predicts classes."""
+        logits = self.logits(call_model(model, arguments))
+        assert logits is not None
+        return logits
+
     def outputs(
         self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
     ) -> Tensor:
@@ -168,8 +181,7 @@ class Adapter(ABC):
         return logits
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
-        """Return the sum of the loss over all outputs, in nats or in the unit of `measure`, and the number of
-        outputs."""
+        """Return the sum of the loss over all outputs, in nats or in the unit of `measure`, and their number."""
         output = call_model(model, prepared.arguments)
         logits = self.logits(output)
         if prepared.truth is None or logits is None:
@@ -215,9 +227,8 @@ class ClassifierAdapter(Adapter):
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         arguments = self.arguments(model, model_input)
-        logits = self.logits(call_model(model, arguments))
-        assert logits is not None
-        return PreparedInput(input=model_input, arguments=arguments, truth=logits.argmax(-1))
+        truth = self.read_logits(model, arguments).argmax(-1)
+        return PreparedInput(input=model_input, arguments=arguments, truth=truth)
 
     def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
         names = getattr(model.config, "id2label", None) or {}
@@ -225,9 +236,7 @@ class ClassifierAdapter(Adapter):
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         arguments = self.arguments(model, model_input)
-        logits = self.logits(call_model(model, arguments))
-        assert logits is not None
-        probabilities, classes = logits[0].float().softmax(-1).max(-1)
+        probabilities, classes = self.read_logits(model, arguments)[0].float().softmax(-1).max(-1)
         outputs = self.names(model, classes.tolist())
         prepared = PreparedInput(input=model_input, arguments=arguments)
         return Answer(prepared, " ".join(outputs), None, outputs, probabilities.tolist())
@@ -407,10 +416,8 @@ class CausalLMAdapter(_TextAdapter):
         sequence = generate_greedily(model, arguments, generate)
         # Omit the last token: its row would predict a token that is not generated.
         arguments = {"input_ids": sequence[:, :-1], "attention_mask": torch.ones_like(sequence[:, :-1])}
-        logits = self.logits(call_model(model, arguments))
-        assert logits is not None
         new = sequence[0, start:].tolist()
-        probabilities = logits[0, -len(new) :].float().softmax(-1)
+        probabilities = self.read_logits(model, arguments)[0, -len(new) :].float().softmax(-1)
         return Answer(
             prepared=PreparedInput(input=model_input, arguments=arguments),
             prediction=self.texts.decode(new),
@@ -473,9 +480,8 @@ class Seq2SeqAdapter(Adapter):
             sequence = generate_greedily(model, arguments, generate or self.texts.max_new_tokens(model))
             arguments |= {"decoder_input_ids": sequence[:, :-1]}
             prepared = PreparedInput(input=model_input, arguments=arguments, truth=sequence[:, 1:])
-        logits = self.logits(call_model(model, prepared.arguments))
-        assert logits is not None and prepared.truth is not None
-        probabilities = logits[0].float().softmax(-1)
+        assert prepared.truth is not None
+        probabilities = self.read_logits(model, prepared.arguments)[0].float().softmax(-1)
         target = prepared.truth[0].tolist()
         predicted = target if model_input.target is None else probabilities.argmax(-1).tolist()
         return Answer(
@@ -546,8 +552,7 @@ class MaskedLMAdapter(_TextAdapter):
         prepared = PreparedInput(input=model_input, arguments=arguments)
         if positions is None:
             return Answer(prepared)
-        logits = self.logits(call_model(model, arguments))
-        assert logits is not None
+        logits = self.read_logits(model, arguments)
         probabilities, predicted = logits[0, -len(tokens) :][positions].float().softmax(-1).max(-1)
         completed = tokens.clone()
         completed[positions] = predicted
@@ -557,3 +562,164 @@ class MaskedLMAdapter(_TextAdapter):
             outputs=self.texts.labels(predicted.tolist()),
             probabilities=probabilities.tolist(),
         )
+
+
+Embeddings = dict[tuple[Any, ...], nn.Module]
+"""By names of the arguments: the embedding."""
+
+
+def patchable_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput]) -> Patchable:
+    """Return the forward passes of a model; `inputs`: known inputs, which a label may name."""
+
+    def prepare(value: Any, clean: PreparedInput | None = None) -> PreparedInput:
+        model_input = find_input(inputs, value)
+        if clean is None or not isinstance(adapter, Seq2SeqAdapter) or model_input.target is not None:
+            return prepare_once(model, adapter, inputs, value)
+        arguments = dict(clean.arguments) | adapter.texts.tensors(model, model_input.value)
+        return PreparedInput(input=model_input, arguments=arguments, truth=clean.truth)
+
+    def outputs(prepared: PreparedInput) -> Tensor:
+        output = call_model(model, prepared.arguments)
+        logits = None if isinstance(adapter, CustomModel) else adapter.logits(output)
+        return (find_states(output) if logits is None else logits)[0].float()
+
+    def logits(prepared: PreparedInput, loss: bool) -> Tensor:
+        return adapter.outputs(model, prepared, prepared.arguments, 1, loss)[0].float()
+
+    def answer_class(text: str, classes: int, argument: str = "answer") -> int:
+        texts = getattr(adapter, "texts", None)
+        if texts is None:
+            names = adapter.names(model, range(classes))
+            if text not in names:
+                raise unknown_choice(argument, text, names)
+            return names.index(text)
+        ids = texts.target_ids(text)
+        if not ids or not 0 <= ids[0] < classes:
+            raise InputError(f"{argument} {text!r} has no token: give another text")
+        return int(ids[0])
+
+    return Patchable(prepare, outputs, answer_class, partial(recorded_path, model), logits)
+
+
+def make_trial(
+    model: nn.Module, adapter: Adapter, layers: Sequence[Layer], prepared: PreparedInput, known: Embeddings
+) -> ProbeInput:
+    """Return an input that accepts a changed embedding; `known`: embeddings that were found before.
+
+    Raises `InputError` for a model without logits, or without an embedding of its inputs.
+    """
+    passes = _Passes(model, adapter, prepared)
+    embedding = known[names] if (names := tuple(passes.arguments)) in known else passes.find_embedding()
+    known[names] = embedding
+    passes.gate = embedding if isinstance(embedding, _Gate) else None
+    is_tokens = passes.input.dim() == 2 and not passes.input.is_floating_point()
+    # A tokenizer may have more tokens than the model has embeddings.
+    size, alphabet = getattr(embedding, "num_embeddings", None), adapter.alphabet
+    if size is not None and alphabet and alphabet[-1] >= size:
+        alphabet = [token for token in alphabet if token < size]
+
+    def probe(loss: bool) -> ProbeInput:
+        return ProbeInput(
+            run=partial(passes.run, loss=loss),
+            embedding=embedding,
+            layers=[layer.name for layer in layers if layer.kind == CROSS] or [layer.name for layer in layers],
+            relevant=None,
+            causal=adapter.causal,
+            tokens=passes.input[0] if is_tokens else None,
+            run_tokens=(lambda rows: passes.run(len(rows), rows, loss=loss)) if is_tokens else None,
+            alphabet=alphabet,
+            steps=adapter.answer_steps(passes.input[0]) if is_tokens and not loss else None,
+            keys_before=not is_tokens,
+        )
+
+    has_loss = isinstance(adapter, CustomModel) and adapter.own_loss is not None
+    return probe(loss=False)._replace(loss=probe(loss=True) if has_loss else None)
+
+
+class _Gate(nn.Identity):
+    """Module through which a floating-point input passes, so that a hook can replace it."""
+
+
+class _Passes:
+    """Runs of a model on copies of one input."""
+
+    gate: nn.Module | None = None
+
+    def __init__(self, model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> None:
+        """Find the argument that is the input; raises `InputError` unless it has one row."""
+        self.model, self.adapter, self.prepared = model, adapter, prepared
+        arguments = prepared.arguments
+        self.arguments = dict(arguments if isinstance(arguments, dict) else enumerate(arguments))
+        inputs = {
+            name: value
+            for name, value in self.arguments.items()
+            if isinstance(value, Tensor) and value.dim() > 1 and value.dtype != torch.bool and "mask" not in str(name)
+        }
+        main = getattr(model, "main_input_name", None)
+        self.name: Any = main if main in inputs else next(iter(inputs), None)
+        if self.name is None or len(inputs[self.name]) != 1:
+            shapes = ", ".join(str(tuple(value.shape)) for value in inputs.values()) or "no tensor"
+            raise InputError(
+                f"{type(model).__name__} gets {shapes}: give one input in a batch of 1, such as tokens (1, T) or "
+                "states (1, T, D)"
+            )
+        self.input = inputs[self.name]
+
+    def run(self, count: int, rows: Tensor | None = None, *, loss: bool = False) -> Tensor:
+        """Return the outputs (N, T, C) of N copies; `rows`: what the copies read instead of the input."""
+        copies = {
+            name: value.expand(count, *value.shape[1:])
+            if isinstance(value, Tensor) and value.dim() and len(value) == 1
+            else value
+            for name, value in self.arguments.items()
+        }
+        if rows is not None:
+            copies[self.name] = rows
+        if self.gate is not None:
+            copies[self.name] = self.gate(copies[self.name])
+        arguments = copies if isinstance(self.prepared.arguments, dict) else tuple(copies.values())
+        return self.adapter.outputs(self.model, self.prepared, arguments, count, loss)
+
+    def find_embedding(self) -> nn.Module:
+        """Return the embedding; raises `InputError` if no output depends on one.
+
+        The model runs on the input and on the same input with its steps shifted. What differs reads the input: an
+        embedding of positions does not.
+        """
+        embedding = self._first([module for module in self.model.modules() if not list(module.children())])
+        if self.input.is_floating_point() and not isinstance(embedding, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            self.gate = _Gate()
+            embedding = self._first([self.gate])
+        if embedding is None:
+            raise InputError(
+                f"the outputs of {type(self.model).__name__} have no gradient to an embedding of the input: "
+                "embed tokens with a module such as nn.Embedding, and run without torch.no_grad"
+            )
+        return embedding
+
+    @torch.enable_grad()
+    def _first(self, modules: Sequence[nn.Module]) -> nn.Module | None:
+        other = self.input.roll(1, 1 if self.input.dim() < 4 else -1)
+        if torch.equal(other, self.input):
+            other = torch.where(self.input > 0, self.input - 1, self.input + 1)
+        leaves: list[tuple[nn.Module, Tensor]] = []
+
+        def add_leaf(module: nn.Module, args: Any, options: Any, output: Any) -> Tensor | None:
+            reads = [part for part in (*args, *options.values()) if isinstance(part, Tensor)]
+            if not isinstance(output, Tensor) or not output.is_floating_point() or len(output) != 2:
+                return None
+            has_steps = output.dim() > 2 or isinstance(module, _Gate)
+            if not has_steps or any(part.requires_grad for part in reads) or torch.equal(*output):
+                return None
+            leaves.append((module, output.detach().clone().requires_grad_()))
+            return leaves[-1][1].clone()  # a model may add to it in place
+
+        with ExitStack() as stack:
+            for module in modules:
+                stack.callback(module.register_forward_hook(add_leaf, with_kwargs=True).remove)
+            total = self.run(2, torch.cat([self.input, other])).sum()
+        if not leaves or not total.requires_grad:
+            return None
+        gradients = torch.autograd.grad(total, [leaf for _, leaf in leaves], allow_unused=True)
+        found = zip(leaves, gradients, strict=True)
+        return next((module for (module, _), gradient in found if gradient is not None), None)

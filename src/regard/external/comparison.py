@@ -156,8 +156,7 @@ def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
 
 
 def _distance(maps: Sequence[Sequence[AttentionMap]], layer: str, other: str) -> list[float]:
-    """Return, by head, the mean total variation distance of the rows; longer answers are cut to the shorter
-    length."""
+    """Return, by head, the mean total variation distance of the rows; longer answers are cut to the shorter length."""
     shares = []
     for first, second in zip(*maps, strict=True):
         ours, theirs = first.layers[layer].weights, second.layers[other].weights

@@ -1,10 +1,9 @@
 """Example inputs of an external model, from its model card or from Regard.
 
-A model card is the README.md of a folder. The texts of `widget` in its YAML header are examples by the model's
-authors. Without a `widget` entry, Regard's own short texts are the examples: beginnings of sentences for a
-causal language model, sentences with a mask for a masked one, opinions for a classifier, names for a classifier
-of tokens, and sentences in the source language for a translator. The examples for an image model are two
-generated pictures.
+A model card is the README.md of a folder. The texts of `widget` in its YAML header are examples by the model's authors.
+Without a `widget` entry, Regard's own short texts are the examples: beginnings of sentences for a causal language
+model, sentences with a mask for a masked one, opinions for a classifier, names for a classifier of tokens, and
+sentences in the source language for a translator. The examples for an image model are two generated pictures.
 """
 
 import json
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from babel.core import get_global
 
 from regard.errors import InputError
 from regard.external.adapters import (
@@ -72,10 +72,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "O cachorro não atravessou a rua porque estava muito {cansado}.",
         "As chaves da casa velha estão sobre a {mesa}.",
     ),
-    "ru": (
-        "Собака не перешла дорогу, потому что она слишком {устала}.",
-        "Ключи от старого дома лежат на {столе}.",
-    ),
+    "ru": ("Собака не перешла дорогу, потому что она слишком {устала}.", "Ключи от старого дома лежат на {столе}."),
     "zh": ("那只狗没有过马路,因为它太{累}了。", "旧房子的钥匙在{桌子}上。"),
 }
 """Sentences by language. The word in braces is masked, or omitted so that the model predicts it."""
@@ -92,19 +89,6 @@ ARTICLES = (
     "A farmer in the north of the country has found a Roman road below his field. It is six metres wide and paved"
     " with flat stones. Archaeologists will examine it in spring, before the field is sown again.",
 )
-CODES = {
-    "eng": "en",
-    "deu": "de",
-    "ger": "de",
-    "fra": "fr",
-    "spa": "es",
-    "ita": "it",
-    "nld": "nl",
-    "por": "pt",
-    "rus": "ru",
-    "zho": "zh",
-}
-"""Two-letter language code by three-letter code."""
 
 
 class Examples(NamedTuple):
@@ -161,8 +145,7 @@ def _accepted(texts: Sequence[str], check: Callable[[str], None]) -> tuple[str, 
 
 
 def _card_header(folder: Path) -> dict[str, Any]:
-    """Return the YAML header of the card in a folder; empty if the card is unreadable, because only examples need
-    it."""
+    """Return the YAML header of the card in a folder; empty if it is unreadable, because only examples need it."""
     if find_spec("yaml") is None or not is_file(folder / CARD):
         return {}
     import yaml  # which transformers needs
@@ -235,7 +218,11 @@ def _language(code: Any) -> str | None:
     if not isinstance(code, str) or not code:
         return None
     first = code.replace("-", "_").split("_")[0].lower()
-    return CODES.get(first, first) if first.isalpha() and first not in ("multilingual", "code") else None
+    return (
+        get_global("language_aliases").get(first, first)
+        if first.isalpha() and first not in ("multilingual", "code")
+        else None
+    )
 
 
 def _draw_pictures(images: ImageProcessor) -> tuple[str, ...]:
@@ -251,11 +238,7 @@ def _draw_pictures(images: ImageProcessor) -> tuple[str, ...]:
     house[(abs(x - 0.47) < 0.05) & (y > 0.6) & (y < 0.8)] = (100, 65, 40)
     house[(abs(x - 0.3) < 0.05) & (abs(y - 0.57) < 0.05)] = (80, 110, 150)
     discs = np.full_like(house, 240)
-    for row, column, colour in (
-        (0.3, 0.3, (200, 60, 60)),
-        (0.3, 0.7, (60, 120, 200)),
-        (0.72, 0.5, (70, 150, 90)),
-    ):
+    for row, column, colour in ((0.3, 0.3, (200, 60, 60)), (0.3, 0.7, (60, 120, 200)), (0.72, 0.5, (70, 150, 90))):
         discs[(x - column) ** 2 + (y - row) ** 2 < 0.025] = colour
     pictures = {"house (drawn)": house, "discs (drawn)": discs}
     for name, pixels in pictures.items():

@@ -88,10 +88,6 @@ def find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
     return None
 
 
-def prunable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
-    return {name: layer.head_groups for name, layer in prunable_layers(model, layers).items()}
-
-
 def remove_heads(
     model: nn.Module, layers: Sequence[Layer], name: str, kept: Sequence[int], answer: Callable[[], Tensor]
 ) -> None:
@@ -132,8 +128,7 @@ def _counts(module: nn.Module) -> dict[str, int]:
 def save_pruned(
     model: Any, before: Sequence[Layer], left: Mapping[str, Sequence[int]], after: Sequence[Layer], folder: Path
 ) -> None:
-    """Save a pruned model in the format of transformers; `left`: the remaining heads of each layer in
-    `before`."""
+    """Save a pruned model in the format of transformers; `left`: the remaining heads of each layer in `before`."""
     config, heads = model.config, {layer.name: layer.heads for layer in before}
     prunable = prunable_layers(model, after)
     kept = copy.deepcopy(getattr(config, KEPT, None) or {})
@@ -160,8 +155,7 @@ def _update_config(
 ) -> bool:
     """Set the number of heads in a config; returns whether the config can describe the remaining heads.
 
-    A config can describe the heads if every layer has the same number of heads and the config stores the head
-    width.
+    A config can describe the heads if every layer has the same number of heads and the config stores the head width.
     """
     counts = {layer.heads for layer in after}
     if len(counts) != 1 or len(left) != len(before) or getattr(config, "head_dim", None) is None:
@@ -234,8 +228,7 @@ class PrunedExternalModel(Pruned):
 
 
 def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite: bool) -> PrunedExternalModel:
-    """Prune a copy of an `ExternalModel` with inputs; `samples`: largest number of inputs to use. See
-    `ExternalModel.prune`."""
+    """Prune a copy of an `ExternalModel` with at most `samples` inputs. See `ExternalModel.prune`."""
     if output.exists() and not overwrite:
         raise InputError(f"{str(output)!r} exists already: choose another folder, or set overwrite=True")
     check_prunable(whole.model)

@@ -4,7 +4,6 @@ A map of a long input shows, for each square of steps, the largest weight.
 """
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,20 +100,17 @@ class _LongSession(CaptureSession):
         super().__init__(Recorder(), tracker, layers)
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
-        self.warned = False
-        """Whether a warning about dropped earlier steps was issued."""
 
     @property
     def by_rows(self) -> bool:
         return True
 
     def record_call(self, name: str, call: AttentionCall) -> None:
-        if self.tracker.start and name in self.records and not self.warned:
-            self.warned = True
-            warnings.warn(
+        if self.tracker.start and name in self.records:
+            self.warn_once(
+                "cache",
                 "record_long stores only the last pass of each layer, and this model continued from a cache: "
                 "use record() to store all steps",
-                stacklevel=2,
             )
         buffers: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):
@@ -264,28 +260,20 @@ def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[
 def map_layers(
     model: nn.Module, adapter: Adapter, prepared: PreparedInput, tokenizer: Any, modules: str | None
 ) -> dict[str, LayerMap]:
-    layers = _map_layers(model, prepared, tokenizer, modules)
-    return {name: _label_layer(layer, adapter, model, prepared.input) for name, layer in layers.items()}
-
-
-def _map_layers(model: nn.Module, prepared: PreparedInput, tokenizer: Any, modules: str | None) -> dict[str, LayerMap]:
     arguments = prepared.arguments
     tokens = arguments.get("input_ids") if isinstance(arguments, dict) else None
     if isinstance(arguments, dict) and tokens is not None and tokens.shape[1] > LONG and modules is None:
-        no_cache = {"use_cache": False} if "use_cache" in parameter_names(model) else {}
-        # Smaller squares would not be visible, and would take more memory.
-        side = min(square_side(tokens.shape[1]), BLOCK)
-        with record_long(model, largest=1, side=side) as long_records:
-            call_model(model, arguments | no_cache)
-        if tokenizer is None:
-            return long_layer_maps(long_records)
-        texts, decoder_tokens = TextEncoder(tokenizer), arguments.get("decoder_input_ids")
-        target = None
-        if decoder_tokens is not None:
-            target = _written_labels(prepared, texts), texts.labels(decoder_tokens[0].tolist())
-        return long_layer_maps(long_records, texts.labels(tokens[0].tolist()), target=target)
+        layers = _map_long_input(model, prepared, arguments, tokenizer)
+    else:
+        layers = _map_all_weights(model, prepared, tokenizer, modules)
+    return {name: _label_layer(layer, adapter, model, prepared.input) for name, layer in layers.items()}
+
+
+def _map_all_weights(
+    model: nn.Module, prepared: PreparedInput, tokenizer: Any, modules: str | None
+) -> dict[str, LayerMap]:
     with record_weights(model, modules=modules, tokenizer=tokenizer) as records:
-        call_model(model, arguments)
+        call_model(model, prepared.arguments)
     layers = make_layer_maps(records, 0)
     writing = [name for name, layer in layers.items() if layer.written]
     written = _written_labels(prepared, TextEncoder(tokenizer)) if writing else None
@@ -337,65 +325,66 @@ def _label_layer(layer: LayerMap, adapter: Adapter, model: nn.Module, model_inpu
     )
 
 
-def long_layer_maps(
-    records: Mapping[str, LongRecord],
-    tokens: Sequence[str] | None = None,
-    *,
-    target: tuple[Sequence[str] | None, Sequence[str]] | None = None,
-    input: int = 0,
-    most: int = MAX_SQUARES,
+def _map_long_input(
+    model: nn.Module, prepared: PreparedInput, arguments: dict[str, Any], tokenizer: Any
 ) -> dict[str, LayerMap]:
     """Return maps of a long input, by layer: the largest weight of each square of steps.
 
-    The side of the squares is the smallest (16, 32, 64, ...) with at most `most` along the longer side of the
-    map.
-    `tokens` label the first step of each square. `target`, for an encoder-decoder: the tokens that it writes, and
-    the tokens that its decoder reads.
+    The side of the squares is the smallest (16, 32, 64, ...) with at most `MAX_SQUARES` along the longer side of
+    the map. Labels are those of the first step of each square.
     """
+    no_cache = {"use_cache": False} if "use_cache" in parameter_names(model) else {}
+    # Smaller squares would not be visible, and would take more memory.
+    side = min(square_side(arguments["input_ids"].shape[1]), BLOCK)
+    with record_long(model, largest=1, side=side) as records:
+        call_model(model, arguments | no_cache)
+    texts = None if tokenizer is None else TextEncoder(tokenizer)
+    read, decoder_tokens = arguments["input_ids"][0], arguments.get("decoder_input_ids")
+    tokens = None if texts is None else texts.labels(read.tolist())
     maps = {}
-    for name, long_record in records.items():
-        side = square_side(max(long_record.squares.shape[-2:]) * long_record.side, most, long_record.side)
-        weights = long_record.maxima(side)[input].cpu().numpy()
-        _, queries, keys = weights.shape
+    for name, record in records.items():
+        side = square_side(max(record.squares.shape[-2:]) * record.side, record.side)
+        weights = record.maxima(side)[0].cpu().numpy()
         query_tokens, key_tokens = tokens, tokens
-        if target is not None and long_record.kind in ("cross", "decoder"):
-            query_tokens, key_tokens = target[0], tokens if long_record.kind == "cross" else target[1]
+        if texts is not None and decoder_tokens is not None and record.kind in ("cross", "decoder"):
+            query_tokens = _written_labels(prepared, texts)
+            key_tokens = tokens if record.kind == "cross" else texts.labels(decoder_tokens[0].tolist())
+        rows = LongRows(
+            side,
+            partial(_single_row, record),
+            _step_labels(record.call.queries, query_tokens),
+            _step_labels(record.rows([0]).shape[-1], key_tokens),
+        )
         maps[name] = LayerMap(
             name=name,
             title=f"{name}, the largest weight in each square of {side} by {side} steps",
             weights=weights,
-            query_labels=_square_labels(queries, side, query_tokens),
-            key_labels=_square_labels(keys, side, key_tokens),
+            query_labels=_square_labels(weights.shape[1], side, query_tokens),
+            key_labels=_square_labels(weights.shape[2], side, key_tokens),
             written=query_tokens is not None and query_tokens is not tokens,
-            kind_override=long_record.kind,
-            rows=_single_rows(long_record, side, query_tokens, key_tokens, input),
+            kind_override=record.kind,
+            rows=rows,
         )
     return maps
 
 
-def _single_rows(
-    record: LongRecord, side: int, queries: Sequence[str] | None, keys: Sequence[str] | None, input: int
-) -> LongRows:
-    """Return a function that computes exact rows of a record; the record stays in memory."""
-
-    def labels(count: int, tokens: Sequence[str] | None) -> list[str]:
-        return [*(tokens or ()), *map(str, range(len(tokens or ()), count))][:count]
-
-    def row(step: int) -> np.ndarray:
-        weights: np.ndarray = record.rows([step])[input, :, 0].float().cpu().numpy()
-        return weights
-
-    return LongRows(side, row, labels(record.call.queries, queries), labels(record.rows([0]).shape[-1], keys))
+def _single_row(record: LongRecord, step: int) -> np.ndarray:
+    weights: np.ndarray = record.rows([step])[0, :, 0].float().cpu().numpy()
+    return weights
 
 
-def square_side(steps: int, most: int = MAX_SQUARES, least: int = SQUARE) -> int:
-    """Return the smallest side (16, 32, 64, ...) with which at most `most` squares cover the steps.
+def _step_labels(count: int, tokens: Sequence[str] | None) -> list[str]:
+    return [*(tokens or ()), *map(str, range(len(tokens or ()), count))][:count]
+
+
+def square_side(steps: int, least: int = SQUARE) -> int:
+    """Return the smallest side (16, 32, 64, ...) with which at most `MAX_SQUARES` squares cover the steps.
 
     >>> square_side(8192)
     32
     """
     side = least
-    while steps > most * side:
+    while steps > MAX_SQUARES * side:
         side *= 2
     return side
 

@@ -10,13 +10,7 @@ from typing import Annotated, Any
 
 from torch import nn
 
-from regard.activations.modules import (
-    check_weights,
-    find_base_model,
-    is_transformers_model,
-    parameter_names,
-    unwrap,
-)
+from regard.activations.modules import check_weights, find_base_model, is_transformers_model, parameter_names, unwrap
 from regard.arguments import Limits, check_value, public
 from regard.errors import InputError, shorten
 from regard.external.adapters import (
@@ -75,16 +69,15 @@ def look(
 ) -> ExternalModel:
     """Return a model as a subject whose attention can be viewed, changed and analyzed.
 
-    `model`: a module, a folder written by `save_pretrained`, or a name on the Hugging Face Hub (needs the extra
-    `hub`). A model given by name is read from the local cache; only `download=True` fetches a model. PEFT
-    adapters, weights offloaded by accelerate and `DataParallel` are supported. `tokenizer`: a tokenizer of
-    transformers or tokenizers; or, for a custom module, a function that converts an input to the arguments of
-    the module: a tensor, a tuple or a dict of tensors. `inputs`: default inputs: texts, pairs of source and
-    target, images, or inputs of the function. `loss`: a function of the model and an input, instead of the
-    model's own loss. `names`: a function that labels the steps of an input. `modules`: name pattern of modules
-    through which weights pass, as in `regard.record`. `generate`: largest number of generated tokens.
-    `trust_code`: run code that comes with a folder. Only weights in safetensors files are read. Raises
-    `InputError` if the model cannot be loaded or its inputs are unknown.
+    `model`: a module, a folder written by `save_pretrained`, or a name on the Hugging Face Hub (needs the extra `hub`).
+    A model given by name is read from the local cache; only `download=True` fetches a model. PEFT adapters, weights
+    offloaded by accelerate and `DataParallel` are supported. `tokenizer`: a tokenizer of transformers or tokenizers;
+    or, for a custom module, a function that converts an input to the arguments of the module: a tensor, a tuple or a
+    dict of tensors. `inputs`: default inputs: texts, pairs of source and target, images, or inputs of the function.
+    `loss`: a function of the model and an input, instead of the model's own loss. `names`: a function that labels the
+    steps of an input. `modules`: name pattern of modules through which weights pass, as in `regard.record`. `generate`:
+    largest number of generated tokens. `trust_code`: run code that comes with a folder. Only weights in safetensors
+    files are read. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
 
         >>> import torch
         >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -170,8 +163,7 @@ def _is_tokenizer(value: Any) -> bool:
 
 
 def _load(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool) -> tuple[nn.Module, Any]:
-    """Load a model from a folder or by its Hub name; returns the model and its tokenizer (None without a
-    tokenizer)."""
+    """Load a model from a folder or by its Hub name; returns the model and its tokenizer (None without a tokenizer)."""
     if folder is not None:
         _check_folder(folder)
         purpose = f"to look at {name!r}"
@@ -302,8 +294,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _check_tokenizer_files(folder: Path | None) -> None:
-    """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty
-    tokenizer."""
+    """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty tokenizer."""
     if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise InputError(
             f"folder {str(folder)!r} has no tokenizer: save the model's tokenizer in the folder with "

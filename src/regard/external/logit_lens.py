@@ -55,8 +55,7 @@ class LogitLens(Result):
         return f"{len(self.layers)} layers, {len(self.positions)} positions; at the last: {' > '.join(path)}"
 
     def table(self) -> Table:
-        """Return a table of the likeliest tokens, with a row for each layer and columns for the last
-        positions."""
+        """Return a table of the likeliest tokens, with a row for each layer and columns for the last positions."""
         first = max(len(self.positions) - SHOWN, 0)
         table = Table("layer", *self.positions[first:], box=None, pad_edge=False)
         table.title, table.title_justify = f"Logit lens through {', '.join(self.head)}", "left"

@@ -29,10 +29,19 @@ from regard.arguments import public
 from regard.attention.records import Recorder, check_indices
 from regard.errors import InputError, check_range
 from regard.external import adapters
-from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput, call_model
+from regard.external.adapters import (
+    Adapter,
+    Answer,
+    CustomModel,
+    Embeddings,
+    PreparedInput,
+    call_model,
+    make_trial,
+    patchable_model,
+)
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.example_inputs import Examples, example_arguments, find_examples
-from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
+from regard.external.head_pruning import PrunedExternalModel, prunable_layers, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
 from regard.external.model_components import find_external_components
 from regard.external.model_input import (
@@ -44,7 +53,6 @@ from regard.external.model_input import (
     input_name,
     label_input,
 )
-from regard.external.patchable import Embeddings, make_trial, patchable_model
 from regard.viz.attention_map import AttentionMap, attach_original
 from regard.viz.subject import Calls, ForwardPass, Layer, Patchable, ProbeInput, ScoreCall, Traits
 
@@ -244,7 +252,7 @@ class ExternalModel:
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
         """By layer: groups of heads that can be removed; a group is removed as a whole."""
-        return prunable_heads(self.model, self.layers)
+        return {name: layer.head_groups for name, layer in prunable_layers(self.model, self.layers).items()}
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
         """Remove all other heads of a layer permanently."""

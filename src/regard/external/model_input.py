@@ -225,27 +225,18 @@ class TextEncoder:
         return most if config.max_new_tokens else min(most, DEFAULT_NEW_TOKENS)
 
 
-class ImageStore:
+class ImageStore(dict[str, np.ndarray]):
     """Images by name, resized for a model. Copies of a subject share this store."""
-
-    def __init__(self) -> None:
-        self._images: dict[str, np.ndarray] = {}
 
     def __deepcopy__(self, memo: object) -> "ImageStore":
         return self
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._images
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._images[name]
-
     def put(self, name: str, pixels: np.ndarray) -> None:
         """Store an image; replaces a stored image of the same name."""
-        self._images.pop(name, None)
-        self._images[name] = pixels
-        if len(self._images) > MAX_IMAGES:
-            del self._images[next(iter(self._images))]
+        self.pop(name, None)
+        self[name] = pixels
+        if len(self) > MAX_IMAGES:
+            del self[next(iter(self))]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.arguments import Limits, public
 from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.errors import InputError, check_range, shorten
-from regard.external.adapters import CausalLMAdapter, MaskedLMAdapter, call_model
+from regard.external.adapters import CausalLMAdapter, MaskedLMAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import ModelInput
 from regard.result import Result, signed
@@ -97,8 +97,7 @@ class TokenInput:
     @torch.no_grad()
     def logits(self) -> Tensor:
         """Return the logits (T, V), float32."""
-        logits = self.subject.adapter.logits(call_model(self.subject.model, self.arguments))
-        assert logits is not None
+        logits = self.subject.adapter.read_logits(self.subject.model, self.arguments)
         return logits[0, -len(self.ids) :].float()  # learned steps before the text predict nothing of it
 
     def position(self, position: int | None) -> int:
@@ -170,7 +169,14 @@ def next_tokens(
     Raises `InputError` for a model that is not a language model, and for values out of range.
     """
     tokens = read_tokens(subject, text)
-    _check_options(count, temperature, top_k, top_p)
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise InputError(
+            f"temperature={temperature} is not above 0: choose a value such as 0.7; 1 leaves the model unchanged"
+        )
+    if top_k is not None:
+        check_range("top_k", top_k, 1, 10**9)
+    if top_p is not None and not 0 < top_p <= 1:
+        raise InputError(f"top_p={top_p} is not a probability: choose a value above 0 and at most 1")
     place = tokens.position(position)
     logits = tokens.logits()[place]
     probabilities, kept, kept_share = token_probabilities(logits, temperature, top_k, top_p)
@@ -209,22 +215,10 @@ def next_tokens(
     )
 
 
-def _check_options(count: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if not (math.isfinite(temperature) and temperature > 0):
-        raise InputError(
-            f"temperature={temperature} is not above 0: choose a value such as 0.7; 1 leaves the model unchanged"
-        )
-    if top_k is not None:
-        check_range("top_k", top_k, 1, 10**9)
-    if top_p is not None and not 0 < top_p <= 1:
-        raise InputError(f"top_p={top_p} is not a probability: choose a value above 0 and at most 1")
-
-
 def token_probabilities(
     logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> tuple[Tensor, int, float]:
-    """Return probabilities (V) with unlikely tokens at 0, the number of kept tokens, and their total
-    probability.
+    """Return probabilities (V) with unlikely tokens at 0, the number of kept tokens, and their total probability.
 
     >>> probabilities, kept, share = token_probabilities(torch.tensor([0.5, 0.3, 0.2]).log(), top_p=0.6)
     >>> probabilities.tolist(), kept, round(share, 3)

@@ -20,11 +20,7 @@ FUSED = "c_attn"
 HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads")
 GROUP_COUNTS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads")
 WIDTHS = ("all_head_size", "inner_dim", "embed_dim", "split_size")
-BIASES, HAS_BIASES, COMPUTES_BIASES = (
-    "relative_attention_bias",
-    "has_relative_attention_bias",
-    "biases_are_its_own",
-)
+BIASES, HAS_BIASES, COMPUTES_BIASES = ("relative_attention_bias", "has_relative_attention_bias", "biases_are_its_own")
 """Attributes of T5: the embedding of distances (one number per head), whether a layer has an embedding, and
 whether it computes its own bias."""
 

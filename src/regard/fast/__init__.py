@@ -4,9 +4,8 @@ The plain code is complete and easier to read: the modules of `attention` and `m
 optimizer, and searches that call `Seq2Seq.step`. The docstring of each file in this package names the code that
 the file replaces, the gain with the source of the figure, and the conditions under which the file is not used.
 
-The environment variable `REGARD_REFERENCE=1` disables all fast paths. This package imports no other package of
-Regard. Its functions receive tensors and modules as arguments. Only this package calls private functions of
-PyTorch.
+The environment variable `REGARD_REFERENCE=1` disables all fast paths. This package imports no other package of Regard.
+Its functions receive tensors and modules as arguments. Only this package calls private functions of PyTorch.
 
 | file | replaces |
 |---|---|
@@ -18,7 +17,7 @@ PyTorch.
 | `compiled_relu` | `torch.relu` in compiled layers |
 | `onednn` | large float32 matrix products by MKL |
 | `softmax` | softmax over rows of fewer than 16 numbers |
-| `token_screen`, `topk` | exact logits and `torch.topk` over a whole vocabulary |
+| `token_screen` | exact logits over a whole vocabulary |
 | `adam` | `torch.optim.Adam` and `torch.lerp` |
 | `memory`, `threads` | settings of the C library and of PyTorch, threads that search batches in parallel |
 """

@@ -49,8 +49,7 @@ class _BlockwiseScores(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Tensor, int]:
-        """Support `torch.func.vmap` by merging its batch into the sample dimension, unless `energy` is
-        batched."""
+        """Support `torch.func.vmap` by merging its batch into the sample dimension, unless `energy` is batched."""
         count = info.batch_size
         query, keys, energy = (
             part.expand(count, *part.shape) if dim is None else part.movedim(dim, 0)

@@ -17,9 +17,6 @@ def compiled_relu(values: Tensor) -> Tensor:
 
     PyTorch's derivative stores a mask of booleans. PyTorch 2.13 compiles the conversion to booleans to a loop
     over single values, which takes ten times as long as the activation itself.
-
-    >>> compiled_relu(torch.tensor([-1.0, 0.0, 2.0]))
-    tensor([0., 0., 2.])
     """
     apply: Any = _Relu.apply
     output: Tensor = apply(values)

@@ -1,12 +1,11 @@
 """Encoder and decoding steps of a `Transformer` in a search, without gradients, hooks or dropout.
 
-Replaces `Transformer.encode`, `start`, `step` and `logits` in greedy search, beam search and sampling, with the
-layers that they call, and `CacheState`, which copies the keys and values of the selected hypotheses.
-Gain: searches are 2.9 times (greedy) to 4.4 times (beam of 5) as fast as Hugging Face's searches with the same
-model (docs/dev/benchmarks.md, "Translation"). The fast path runs only on a CPU. The fast path is not used while
-attention is recorded or changed, with forward hooks, with more than 16 prefixes, in training mode, under
-autocast, in half precision, for custom or pruned layers, for scores other than `scaled_dot`, or with
-`REGARD_REFERENCE=1` (see `decoding.search.supports`).
+Replaces `Transformer.encode`, `start`, `step` and `logits` in greedy search, beam search and sampling, with the layers
+that they call, and `CacheState`, which copies the keys and values of the selected hypotheses. Gain: searches are 2.9
+times (greedy) to 4.4 times (beam of 5) as fast as Hugging Face's searches with the same model (docs/dev/benchmarks.md,
+"Translation"). The fast path runs only on a CPU. The fast path is not used while attention is recorded or changed, with
+forward hooks, with more than 16 prefixes, in training mode, under autocast, in half precision, for custom or pruned
+layers, for scores other than `scaled_dot`, or with `REGARD_REFERENCE=1` (see `decoding.search.supports`).
 
 A decoding step has few rows, so the operations around the matrix products take as long as the products. One
 product computes queries, keys and values; its matrix includes the scaling factor of the scores. `sums` is the
@@ -35,8 +34,7 @@ from regard.fast.softmax import LANES
 from regard.fast.token_screen import TokenScreen, make_screen
 
 MIN_KERNEL = 64
-"""Number of queries per sequence above which PyTorch's fused kernel is faster, because it never stores all
-scores."""
+"""Number of queries per sequence above which PyTorch's fused kernel is faster, because it never stores all scores."""
 
 
 class LayerCache(NamedTuple):
@@ -53,8 +51,7 @@ the step, (2, B, H, K, d), the cache of all decoded steps, and the cache of the 
 
 
 class SourceCache(NamedTuple):
-    """Keys and values of the sources, padded to at least `LANES` steps because a softmax over fewer steps is
-    slow."""
+    """Keys and values of the sources, padded to at least `LANES` steps because a softmax over fewer steps is slow."""
 
     keys: Tensor  # Keys for each layer, (L, B, H, d, Ts)
     values: Tensor  # Values for each layer, (L, B, H, Ts, d)
@@ -259,8 +256,7 @@ def attend(queries: Tensor, cache: LayerCache) -> tuple[Tensor, Tensor]:
 
 
 def join_linears(*layers: nn.Linear, scale: float = 1.0) -> PackedLinear:
-    """Join linear layers with the same input into one layer. `scale`: factor for the output of the first
-    layer."""
+    """Join linear layers with the same input into one layer. `scale`: factor for the output of the first layer."""
     weight = torch.cat([layers[0].weight * scale, *(layer.weight for layer in layers[1:])])
     if layers[0].bias is None:
         return PackedLinear(weight)
@@ -353,8 +349,7 @@ class FastTransformer:
         return vectors.to(self.model.target_embedding.weight.dtype)
 
     def _rotation(self, first: int, count: int) -> Tensor | None:
-        """Return the complex rotation factors (T, H d) of queries and keys at `count` steps, or None without
-        rotation."""
+        """Return the complex rotation factors (T, H d) of queries and keys at `count` steps; None without rotation."""
         if self.rotary is None:
             return None
         waves = self.rotary.waves.vectors(first, count).to(self.model.target_embedding.weight.dtype)

@@ -1,5 +1,4 @@
-"""All target steps of a recurrent decoder as one operation, for an LSTM whose input includes the attention
-context.
+"""All target steps of a recurrent decoder as one operation, for an LSTM whose input includes the attention context.
 
 Replaces the loop over `RecurrentDecoder.step` under autograd, with its `Attention`.
 Gain: together with other fast paths, training Bahdanau's decoder, or Luong's decoder with input feeding, is 2.1
@@ -36,8 +35,7 @@ class ProductAttention:
         self.offsets = offsets.masked_fill_(~mask, torch.finfo(offsets.dtype).min / 2)
 
     def begin(self, count: int, tensors: Sequence[Tensor]) -> None:
-        """Allocate buffers for `count` steps; `tensors` are those of the constructor, without autograd
-        history."""
+        """Allocate buffers for `count` steps; `tensors` are those of the constructor, without autograd history."""
         self.prepared, self.states = tensors[:2]
         self.weights = self.offsets.new_empty(count, *self.offsets.shape)  # (T, B, 1, Ts)
 

@@ -17,12 +17,7 @@ from regard.fast import enabled
 
 
 def can_join(layers: Sequence[nn.Linear]) -> bool:
-    """Return whether `joint_linear` may replace the layers: plain layers in training, all with or all without a
-    bias.
-
-    >>> can_join([nn.Linear(2, 2), nn.Linear(2, 3)]), can_join([nn.Linear(2, 2).eval()])
-    (True, False)
-    """
+    """Return whether `joint_linear` may replace the layers: plain layers in training, all with or without a bias."""
     if not torch.is_grad_enabled() or not enabled():
         return False
     if len({layer.bias is None for layer in layers}) > 1:
@@ -37,11 +32,7 @@ def can_join(layers: Sequence[nn.Linear]) -> bool:
 
 
 def joint_linear(states: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
-    """Return the outputs of the layers for states (..., D), side by side: (..., sum of widths).
-
-    >>> joint_linear(torch.zeros(5, 2), [nn.Linear(2, 2), nn.Linear(2, 3)]).shape
-    torch.Size([5, 5])
-    """
+    """Return the outputs of the layers for states (..., D), side by side: (..., sum of widths)."""
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     bias = torch.cat(biases) if biases else None
     weights: list[Tensor] = [layer.weight for layer in layers]

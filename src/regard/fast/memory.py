@@ -25,26 +25,22 @@ CACHES, KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), 128
 """Environment variables for the number of kernels that oneDNN and PyTorch cache. A training step of a
 Transformer needs about forty kernels."""
 OVERCOMMIT, STRICT = Path("/proc/sys/vm/overcommit_memory"), "2"
-"""File that contains the overcommit mode of Linux, and the mode in which reserved addresses count as used
-memory."""
+"""File that contains the overcommit mode of Linux, and the mode in which reserved addresses count as used memory."""
 
 
 @public
 def keep_memory() -> None:
     """Make the C library retain freed memory in huge pages instead of returning it to the system.
 
-    A training step of a Transformer allocates and frees hundreds of megabytes. If this memory were returned to
-    the system, each page would cost a page fault and be zeroed again. Batches of different shapes scatter
-    retained memory over gigabytes, where address translation is slow with pages of 4 KB
-    (benchmarks/huge_pages.py). Searches have the same pattern with less memory. No memory is returned until the
-    process ends.
+    A training step of a Transformer allocates and frees hundreds of megabytes. If this memory were returned to the
+    system, each page would cost a page fault and be zeroed again. Batches of different shapes scatter retained memory
+    over gigabytes, where address translation is slow with pages of 4 KB (benchmarks/huge_pages.py). Searches have the
+    same pattern with less memory. No memory is returned until the process ends.
 
     oneDNN, which PyTorch uses for bfloat16 products, compiles a kernel for each shape of matrices. By default,
     oneDNN caches a thousand kernels of 0.7 MB each, which are most of the memory of a training run. A cache of
     a hundred kernels is equally fast, because most shapes recur only in the next epoch. oneDNN reads the limit
     when it computes its first product.
-
-    >>> keep_memory()
     """
     if not enabled():
         return
@@ -60,8 +56,7 @@ def keep_memory() -> None:
 
 @functools.cache
 def _grow_in_huge_pages() -> None:
-    """Reserve addresses for half of the machine's memory for the heap, and request huge pages for these
-    addresses.
+    """Reserve addresses for half of the machine's memory for the heap, and request huge pages for these addresses.
 
     Allocating a block of this size moves the end of the heap. The block is freed immediately, and no page is
     written. The heap is not changed if the system counts reserved addresses as used memory, or if the

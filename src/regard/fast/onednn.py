@@ -21,7 +21,7 @@ Letters: N rows of D columns, V rows of a weight.
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -60,12 +60,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def onednn_matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `left @ right + bias` for matrices (N, D) and (D, V) and a bias (V,).
-
-    >>> onednn_matmul(torch.eye(2), torch.ones(2, 1))
-    tensor([[1.],
-            [1.]])
-    """
+    """Return `left @ right + bias` for matrices (N, D) and (D, V) and a bias (V,)."""
     large = left.numel() * right.shape[1] >= MIN_MULTIPLICATIONS
     if not (large and _is_vector(bias, right.shape[1]) and _is_plain(bias, left, right)):
         return left @ right if bias is None else torch.addmm(bias, left, right)
@@ -110,30 +105,20 @@ class PackedLinear:
         return sums if self.bias is None else sums.add_(self.bias)
 
     def _use_onednn(self, count: int) -> bool:
-        """Return whether oneDNN is faster for `count` rows. For few rows, padding takes longer than oneDNN
-        saves."""
+        """Return whether oneDNN is faster for `count` rows. For few rows, padding takes longer than oneDNN saves."""
         enough = not self._min_rows or count >= MIN_PADDED or not count % ROW_MULTIPLE
         return count >= self._min_rows and enough
 
 
-class VocabularyModel(Protocol):
-    """A model with an output layer over a vocabulary: weight (V, D), bias (V,), and their product."""
-
-    @property
-    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]: ...
-    def logits(self, states: Tensor) -> Tensor: ...
-
-
-def packed_logits(model: VocabularyModel) -> Callable[[Tensor], Tensor]:
-    """Return `model.logits`, or a faster function with a packed weight. The function has no gradients, and is
-    valid until the parameters of the model change."""
+def packed_logits(model: Any) -> Callable[[Tensor], Tensor]:
+    """Return `model.logits`, or a faster function with a packed weight. The function has no gradients, and is valid
+    until the parameters of the model change. `model`: one with a `vocabulary_layer`, weight (V, D) and bias (V,)."""
     weight, bias = model.vocabulary_layer
     return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _is_wide(weight) else model.logits
 
 
 def pad_rows(rows: Tensor) -> Tensor:
-    """Append rows of zeros to a matrix (N, D) up to a multiple of 16, or of a larger power of two for many
-    rows."""
+    """Append rows of zeros to a matrix (N, D) up to a multiple of 16, or of a larger power of two for many rows."""
     count = len(rows)
     multiple = max(ROW_MULTIPLE, 1 << max(count.bit_length() - 3, 0))
     missing = -count % multiple
@@ -183,8 +168,7 @@ def _is_vector(bias: Tensor | None, columns: int) -> bool:
 
 
 def _is_plain(bias: Tensor | None, *factors: Tensor) -> bool:
-    """Return whether oneDNN may compute the product: the tensors are plain, float32, on a CPU, and without
-    gradients or transforms."""
+    """Return whether oneDNN may compute the product: plain float32 tensors on a CPU, no gradients, no transforms."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or forward_ad._current_level >= 0:
         return False
     if bias is not None:

@@ -145,8 +145,7 @@ def _multi_head(layer: Projections, states: Rows, shape: torch.Size, grads: Grad
 def _attention(
     query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
-    """Return softmax(Q Kᵀ / √d) V for queries, keys and values (any, T, d), and a function that returns their
-    gradients."""
+    """Return softmax(Q Kᵀ / √d) V for queries, keys and values (any, T, d), and a function that returns gradients."""
     scaled_bmm = _scaled_bmm(query)
     weights, softmax_backward = softmax(scaled_bmm(query, key.mT))
 
@@ -222,9 +221,11 @@ class QueryGradient:
         states, backward = _embed(model, inputs, grads)
         backwards.append(backward)
         for layer in model.encoder:
-            outputs, backward = _encoder_layer(layer, states, inputs.shape, grads)
+            layers, norms = projections(layer.self_attention), (layer.attention_residual, layer.feed_forward_residual)
+            inner, attention_backward = self_attention(layers, norms[0].norm, states, inputs.shape, grads)
+            outputs, backward = feed_forward(layer.feed_forward, norms[1].norm, inner, grads)
             states = Rows(outputs, None)
-            backwards.append(backward)
+            backwards += [attention_backward, backward]
         outputs, backward = self._cross_attention(states, inputs, grads)
         backwards.append(backward)
         if model.self_attention is not None:
@@ -267,8 +268,7 @@ def projections(layer: nn.Module) -> Projections | None:
 
 
 def _embed(model: Any, inputs: Tensor, grads: Grads) -> tuple[Rows, Backward]:
-    """Return a row for each letter, or for each letter at each step, and the row index of each input in (B,
-    T)."""
+    """Return a row for each letter, or for each letter at each step, and the row index of each input in (B, T)."""
     embedding, positions, time = model.embedding, model.positions, inputs.shape[1]
     rows, indices = embedding.weight.t().contiguous() + embedding.bias, inputs
     if positions is not None:
@@ -286,13 +286,6 @@ def _embed(model: Any, inputs: Tensor, grads: Grads) -> tuple[Rows, Backward]:
         return grad
 
     return Rows(rows, indices.flatten()), backward
-
-
-def _encoder_layer(layer: Any, states: Rows, shape: torch.Size, grads: Grads) -> tuple[Tensor, Backward]:
-    attention = projections(layer.self_attention)
-    inner, inner_backward = self_attention(attention, layer.attention_residual.norm, states, shape, grads)
-    outputs, outer_backward = feed_forward(layer.feed_forward, layer.feed_forward_residual.norm, inner, grads)
-    return outputs, lambda grad: inner_backward(outer_backward(grad))
 
 
 def _project_queries(

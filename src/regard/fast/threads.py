@@ -1,5 +1,4 @@
-"""Number of threads in a training run or an examination, and parallel batches in a search, in forks of the
-process.
+"""Number of threads in a training run or an examination, and parallel batches in a search, in forks of the process.
 
 Replaces PyTorch's default, which uses all cores for each matrix product.
 Gain: in two simultaneous training runs of Signal 2 on two cores, a step takes 4.2 ms with one thread per run,
@@ -43,9 +42,8 @@ INDEX_BYTES = 8
 
 @contextmanager
 def limit_threads(model: nn.Module) -> Iterator[None]:
-    """Use one thread in the block if the model is small, and restore the number of threads afterwards. The
-    number is not changed if the user has set it by OMP_NUM_THREADS, MKL_NUM_THREADS or
-    `torch.set_num_threads`."""
+    """Use one thread in the block if the model is small, and restore the number of threads afterwards. The number is
+    not changed if the user has set it by OMP_NUM_THREADS, MKL_NUM_THREADS or `torch.set_num_threads`."""
     before = torch.get_num_threads()
     by_user = "OMP_NUM_THREADS" in os.environ or "MKL_NUM_THREADS" in os.environ or before not in _defaults()
     if by_user or not enabled() or sum(parameter.numel() for parameter in model.parameters()) > SMALL:
@@ -59,8 +57,7 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
 
 
 def _defaults() -> tuple[int, int]:
-    """Return PyTorch's possible defaults: the number of logical cores, or half of this number if each core has
-    two threads."""
+    """Return PyTorch's possible defaults: the number of logical cores, or half with two threads for each core."""
     cores = available_cores()
     return cores, cores // 2
 

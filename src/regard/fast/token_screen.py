@@ -5,10 +5,9 @@ Gain: 1.6x to 2.3x for 16 to 64 states and 12,000 tokens (docs/dev/benchmarks.md
 The fast path is not used with an output bias, for other dtypes, widths above 1,024, searches for fewer than eight
   sources and processors on which an int8 product is not faster (see `is_faster`), or with `REGARD_REFERENCE=1`.
 
-An int8 product computes approximate logits. Its matrix has a quarter of the size of the float32 matrix, which
-does not fit in the L2 cache of a processor. A bound on the error of the approximation excludes nearly all tokens
-(1.6 of 12,000 remain in a translation model), and the logits of the others are computed in float32. The result is
-therefore exact.
+An int8 product computes approximate logits. Its matrix has a quarter of the size of the float32 matrix, which does not
+fit in the L2 cache of a processor. A bound on the error of the approximation excludes nearly all tokens (1.6 of 12,000
+remain in a translation model), and the logits of the others are computed in float32. The result is therefore exact.
 
 Error bound: let h = t (q + d) be a state with its rounded values q and |d_i| <= 1/2, and w = s (v + e) a row of
 the matrix with its rounded values v. Then h w / (t s) = (q + d) w / s = q v + q e + d w / s, which differs from
@@ -23,9 +22,9 @@ import torch
 from torch import Tensor
 
 from regard.fast import enabled
-from regard.fast.topk import CHUNK
 from regard.machine import choose
 
+CHUNK = 64  # Number of tokens in a chunk, of which only the maximum is compared first
 MAX_WIDTH = 1024  # Largest width for which float32 represents sums of int8 products exactly
 MIN_STATES = 8
 """Smallest number of sources for which a search gains more than the preparation of the matrix takes."""
@@ -34,24 +33,14 @@ LARGEST, LOWEST = 127, -(1 << 30)
 
 
 class TokenScreen:
-    """Finds the most likely token; `weight` (V, D): matrix of the output layer, `never`: excluded tokens.
-
-    >>> screen = TokenScreen(torch.eye(3, 2), never=[0])
-    >>> screen(torch.tensor([[3.0, 1.0], [-3.0, -2.0]]))
-    (tensor([[1],
-            [2]]), tensor([[1.],
-            [0.]]))
-    """
+    """Finds the most likely token; `weight` (V, D): matrix of the output layer, `never`: excluded tokens."""
 
     def __init__(self, weight: Tensor, never: Sequence[int]) -> None:
         self.weight, symbols = weight.detach(), len(weight)
         scale = (self.weight.abs().amax() / LARGEST).clamp_min(torch.finfo(weight.dtype).tiny)
         rounded = (self.weight / scale).round_()
         errors = self.weight / scale - rounded
-        self.bounds = (
-            errors.norm(dim=1).amax(),
-            self.weight.norm(dim=1).amax() / scale * weight.shape[1] ** 0.5 / 2,
-        )
+        self.bounds = (errors.norm(dim=1).amax(), self.weight.norm(dim=1).amax() / scale * weight.shape[1] ** 0.5 / 2)
         padded = rounded.new_zeros(-(-symbols // CHUNK) * CHUNK, weight.shape[1], dtype=torch.int8)
         padded[:symbols] = rounded
         self.matrix = padded.t()

@@ -18,19 +18,16 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.console import Group, RenderableType
-from rich.table import Table
 from torch import Tensor
 
-from regard.activations.components import KINDS, HeadContexts, HeadInputs, Kind, matrix_of
+from regard.activations.components import KINDS, Kind, matrix_of
 from regard.arguments import public
 from regard.errors import InputError
-from regard.result import Result
-from regard.viz.subject import Layer, Subject
+from regard.result import Result, plain_table
+from regard.viz.subject import Subject
 
-DRAWS = 20
-"""Random pairs of heads over which `random` is a mean."""
-LISTED = 20
-"""Pairs that the table lists."""
+DRAWS = 20  # Random pairs of heads over which `random` is a mean
+LISTED = 20  # Pairs that the table lists
 REMARK = "from weights alone: norms, biases and rotary positions between the heads are left out"
 
 
@@ -64,11 +61,11 @@ class Composition(Result):
         return f"{sender} -> {receiver} has the largest score, {score:.3f}"
 
     def table(self) -> RenderableType:
-        table = Table("from", "to", "score", "random", box=None, pad_edge=False)
-        table.title, table.title_justify = "Composition scores of heads", "left"
-        for score, sender, receiver in self.ranked()[:LISTED]:
-            layer = receiver.rsplit(".", 2)[0]
-            table.add_row(sender, receiver, f"{score:.3f}", f"{self.random[layer]:.3f}")
+        rows = (
+            (sender, receiver, f"{score:.3f}", f"{self.random[receiver.rsplit('.', 2)[0]]:.3f}")
+            for score, sender, receiver in self.ranked()[:LISTED]
+        )
+        table = plain_table(("from", "to", "score", "random"), rows, "Composition scores of heads")
         left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
         return Group(table, REMARK, *left_out)
 
@@ -98,7 +95,11 @@ def composition(subject: Subject[Any]) -> Composition:
         elif contexts.is_output or contexts.is_torch or not inputs.parts:
             left_out[layer.name] = "it has no separate projections"
         else:
-            layers[layer.name] = _heads(inputs, contexts)
+            query, key, value = inputs.matrices()
+            output = matrix_of(contexts.projection).double().unflatten(0, (contexts.heads, -1))
+            layers[layer.name] = [
+                _Head(query[:, head], key[:, head], value[:, head], output[head]) for head in range(contexts.heads)
+            ]
     scores: dict[tuple[str, str], float] = {}
     random: dict[str, float] = {}
     known = [layer for layer in subject.layers if layer.name in layers]
@@ -107,7 +108,10 @@ def composition(subject: Subject[Any]) -> Composition:
             if layers[earlier.name][0].output.shape[-1] != len(layers[later.name][0].query):
                 left_out.setdefault(later.name, f"its stream has another width than that of {earlier.name}")
                 continue
-            for kind in _shared_inputs(earlier, later):
+            kinds: Sequence[Kind] = KINDS if (earlier.kind == "encoder") == (later.kind == "encoder") else ()
+            if later.kind == "cross":
+                kinds = KINDS[1:] if earlier.kind == "encoder" else KINDS[:1]
+            for kind in kinds:
                 random[later.name] = _random_score(*layers[later.name][0].query.shape)
                 for receiver, second in enumerate(layers[later.name]):
                     for sender, first in enumerate(layers[earlier.name]):
@@ -119,12 +123,6 @@ def composition(subject: Subject[Any]) -> Composition:
             f"layers with projections"
         )
     return Composition(scores=scores, random=random, left_out=left_out)
-
-
-def _shared_inputs(earlier: Layer, later: Layer) -> Sequence[Kind]:
-    if later.kind == "cross":
-        return KINDS[1:] if earlier.kind == "encoder" else KINDS[:1]
-    return KINDS if (earlier.kind == "encoder") == (later.kind == "encoder") else ()
 
 
 def composition_score(sender: _Head, receiver: _Head, kind: Kind) -> float:
@@ -142,12 +140,6 @@ def composition_score(sender: _Head, receiver: _Head, kind: Kind) -> float:
 def _norm(left: Tensor, middle: Tensor, right: Tensor) -> float:
     """Return the Frobenius norm of left (D, d) @ middle (d, d) @ right (d, D) without the product (D, D)."""
     return math.sqrt(max(float(((left.T @ left @ middle) * (middle @ right @ right.T)).sum()), 0.0))
-
-
-def _heads(inputs: HeadInputs, contexts: HeadContexts) -> list[_Head]:
-    query, key, value = inputs.matrices()
-    output = matrix_of(contexts.projection).double().unflatten(0, (contexts.heads, -1))
-    return [_Head(query[:, head], key[:, head], value[:, head], output[head]) for head in range(contexts.heads)]
 
 
 @functools.cache

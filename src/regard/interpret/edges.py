@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -40,36 +39,26 @@ from regard.errors import InputError
 from regard.interpret.attribution.trial import Trial, change_embedding, read_pass
 from regard.viz.subject import ProbeInput, Subject
 
-INPUTS = "inputs"
-"""Name of the sender that is the embedding of the input."""
-LOGITS = "logits"
-"""Name of the receiver that is the output of the model."""
-MOST_COPIES = 256
-"""Largest number of copies of an input in one pass. More copies save little time."""
+INPUTS = "inputs"  # Name of the sender that is the embedding of the input
+LOGITS = "logits"  # Name of the receiver that is the output of the model
+MOST_COPIES = 256  # Largest number of copies of an input in one pass. More copies save little time.
 MOST_NUMBERS = 2**25
-"""Largest number of logits in one pass, which limits the memory of a model with a large vocabulary to about 1
-GB."""
+"""Largest number of logits in one pass, which limits the memory of a model with a large vocabulary to about 1 GB."""
 AGREEMENT = 1e-3
-"""Largest accepted difference between direct pass and model, as a fraction of the largest value (at least
-1)."""
-STEPS = 5
-"""Number of interpolated inputs of EAP-IG, as in the authors' examples."""
-CORRUPTED = 4
-"""Corrupted inputs for each explained input."""
+"""Largest accepted difference between direct pass and model, as a fraction of the largest value (at least 1)."""
+STEPS = 5  # Number of interpolated inputs of EAP-IG, as in the authors' examples
+CORRUPTED = 4  # Corrupted inputs for each explained input
 Values = Mapping[str, Tensor]
 """By name of a module or layer: what it writes, (N, T, D) or (N, T, H d), or what it reads, (N, T, H, d)."""
-Metrics = Callable[[Tensor], Tensor]
-"""Maps the logits (N, T, C) of N copies of an input to one number each, (N,)."""
-Edges = dict[tuple[str, str], float]
-"""By sender and receiver: the effect, in the unit of the metric."""
+Metrics = Callable[[Tensor], Tensor]  # Maps the logits (N, T, C) of N copies of an input to one number each, (N,)
+Edges = dict[tuple[str, str], float]  # By sender and receiver: the effect, in the unit of the metric
 
 
 class Node(NamedTuple):
     """A sender or receiver: a place in the tensors of a pass."""
 
     name: str
-    key: str
-    """Name of the tensor in `Values`."""
+    key: str  # Name of the tensor in `Values`
     head: int | None = None
 
 
@@ -95,8 +84,7 @@ def unchanged(name: str, value: Tensor) -> Tensor:
 class ResidualGraph:
     """The senders and receivers of a model on one input."""
 
-    run: Callable[[int], Tensor]
-    """Feeds N copies of the input to the model and returns logits (N, T, C)."""
+    run: Callable[[int], Tensor]  # Feeds N copies of the input to the model and returns logits (N, T, C)
     embedding: nn.Module
     components: Components
     head_inputs: Mapping[str, HeadInputs]
@@ -170,8 +158,7 @@ class ResidualGraph:
                     f"{name} runs on {len(value) // count} windows of one input, so its edges cannot be "
                     "separated: choose attribution of inputs"
                 )
-            # Without a copy, the gradient would contain other paths from the same tensor. OPT joins copies and
-            # steps.
+            # Without a copy, the gradient would contain other paths from the same tensor. OPT joins copies and steps.
             steps = value.clone() if value.dim() > 2 else value.clone().unflatten(0, (count, -1))
             values[name] = change(name, steps)
             return values[name].reshape_as(value)
@@ -195,8 +182,7 @@ class ResidualGraph:
 
     @torch.no_grad()
     def check(self, other: Pass) -> None:
-        """Raise `InputError` unless a direct pass with the values of another pass reads the same as that
-        pass."""
+        """Raise `InputError` unless a direct pass with the values of another pass reads the same as that pass."""
         expected = other.read
         for name, value in self.direct(other.sent, 1).read.items():
             largest = float((value - expected[name]).abs().max())
@@ -244,11 +230,9 @@ def fill_gradients(total: Tensor, values: Values) -> dict[str, Tensor]:
 
 
 def graph_of_probe(subject: Subject[Any], probe: ProbeInput, receivers: Sequence[str] | None = None) -> ResidualGraph:
-    """Return the graph of a subject on an input that can be run.
-
-    `receivers`: the nodes of interest (None: all). The graph has inputs of heads only if one is among these.
-    Raises `InputError` for a model with parts that cannot be separated.
-    """
+    """Return the graph of a subject on an input that can be run. `receivers`: the nodes of interest (None: all). The
+    graph has inputs of heads only if one is among these. Raises `InputError` for a model with parts that cannot be
+    separated."""
     components = subject.components
     heads = receivers is None or any(name.endswith(tuple(f".{kind}" for kind in KINDS)) for name in receivers)
     head_inputs, all_left_out = components.find_inputs() if heads else ({}, {})
@@ -267,11 +251,9 @@ def graph_of_probe(subject: Subject[Any], probe: ProbeInput, receivers: Sequence
 
 @torch.no_grad()
 def corrupted_pass(graph: ResidualGraph, clean: ProbeInput, corrupted: ProbeInput) -> Pass:
-    """Return what the nodes write and read for another input of the same length.
-
-    An encoder-decoder reads the target of the clean input in both runs. Raises `InputError` if the nodes of the
-    graph do not account for all that the model reads.
-    """
+    """Return what the nodes write and read for another input of the same length. An encoder-decoder reads the target of
+    the clean input in both runs. Raises `InputError` if the nodes of the graph do not account for all that the model
+    reads."""
 
     def run(count: int) -> Tensor:
         if clean.run_tokens is None or corrupted.tokens is None:
@@ -285,15 +267,16 @@ def corrupted_pass(graph: ResidualGraph, clean: ProbeInput, corrupted: ProbeInpu
 
 @torch.no_grad()
 def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics) -> Edges:
-    """Return the exact effect of each edge: one copy of the input in a pass of the model for each edge.
-
-    An edge that does not change what its receiver reads has the effect 0, without a pass.
-    """
+    """Return the exact effect of each edge: one copy of the input in a pass of the model for each edge. An edge that
+    does not change what its receiver reads has the effect 0, without a pass."""
     whole, effects = float(metric(clean.logits)), Edges()
     for begin in range(0, len(graph.senders), graph.copies):
         senders = graph.senders[begin : begin + graph.copies]
         reads = patched_reads(graph, clean, corrupted, senders)
-        changed = _changed_reads(reads.read, patched_reads(graph, clean, clean, senders).read)
+        same = patched_reads(graph, clean, clean, senders).read
+        # By key of a receiver: in which copies its heads read different values, (N, H); H is 1 without heads
+        differs = {key: (value != same[key]).any(-1).any(1).cpu().numpy() for key, value in reads.read.items()}
+        changed = {key: values.reshape(len(values), -1) for key, values in differs.items()}
         pairs = []
         for receiver in graph.receivers:
             for copy, sender in enumerate(senders):
@@ -309,13 +292,6 @@ def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Me
     return effects
 
 
-def _changed_reads(first: Values, second: Values) -> dict[str, np.ndarray]:
-    """Return, by key of a receiver, in which copies its heads read different values, (N, H); H is 1 without
-    heads."""
-    differs = {key: (value != second[key]).any(-1).any(1).cpu().numpy() for key, value in first.items()}
-    return {key: values.reshape(len(values), -1) for key, values in differs.items()}
-
-
 def patched_reads(graph: ResidualGraph, clean: Pass, corrupted: Pass, senders: Sequence[Node]) -> Pass:
     """Return what all receivers read if, in copy n, sender n alone writes its corrupted output."""
     count = len(senders)
@@ -328,9 +304,7 @@ def patched_reads(graph: ResidualGraph, clean: Pass, corrupted: Pass, senders: S
 
 def run_patched(graph: ResidualGraph, reads: Pass, patches: Sequence[tuple[int, Sequence[Node]]]) -> Tensor:
     """Return the logits (N, T, C) of N copies, in each of which some receivers read what they read in `reads`.
-
-    `patches`: for each copy, the copy of `reads` and the receivers.
-    """
+    `patches`: for each copy, the copy of `reads` and the receivers."""
 
     def receive(name: str, value: Tensor) -> Tensor:
         for copy, (source, receivers) in enumerate(patches):
@@ -372,11 +346,9 @@ Gradients = tuple[Sequence[Node], Mapping[str, Tensor]]
 def edge_gradients(
     graph: ResidualGraph, metric: Metrics, send: Change = unchanged, *, points: int = 1
 ) -> Iterator[Gradients]:
-    """Yield the gradients of the metric through one receiver each, for some receivers at a time.
-
-    `send` may change the input of the pass in which the gradient is computed, in `points` copies. Each receiver
-    is yielded once for each of these points, with the gradient divided by their number.
-    """
+    """Yield the gradients of the metric through one receiver each, for some receivers at a time. `send` may change the
+    input of the pass in which the gradient is computed, in `points` copies. Each receiver is yielded once for each of
+    these points, with the gradient divided by their number."""
     with torch.enable_grad():
         passed = graph.full(points, send=send, receive=lambda name, value: value.requires_grad_())
         total = metric(passed.logits).sum() / points
@@ -455,8 +427,7 @@ def random_edges(trial: Trial[Any]) -> Edges:
 
 
 def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Return, by layer, the scores (H,) of attribution patching (Nanda 2023): context difference times
-    gradient."""
+    """Return, by layer, the scores (H,) of attribution patching (Nanda 2023): context difference times gradient."""
     graph = graph_of_probe(trial.subject, trial.probe)
     with torch.enable_grad():
         passed = graph.full(1, send=lambda name, value: value.requires_grad_())
@@ -487,11 +458,9 @@ def _mean_effects(trial: Trial[Any], graph: ResidualGraph, effects: Callable[[Pa
 def _mean_absolute(
     trial: Trial[Any], graph: ResidualGraph, effects: Callable[[Pass, Pass], Mapping[Any, Any]]
 ) -> tuple[dict[Any, Any], int]:
-    """Return the means of absolute effects over corrupted inputs, and the number of these inputs.
-
-    `effects` maps what the nodes write and read for a clean and for a corrupted input to effects. Raises
-    `InputError` if no other input has the same length.
-    """
+    """Return the means of absolute effects over corrupted inputs, and the number of these inputs. `effects` maps what
+    the nodes write and read for a clean and for a corrupted input to effects. Raises `InputError` if no other input has
+    the same length."""
 
     def content(probe: ProbeInput) -> Tensor:
         return read_pass(probe)[1][0] if probe.tokens is None else probe.tokens

@@ -1,4 +1,6 @@
-"""Means over samples with bootstrap-t intervals (Efron and Tibshirani 1993, chapter 12.5).
+"""Means over samples with their intervals, and how often sentences about heads are wrong.
+
+Means have bootstrap-t intervals (Efron and Tibshirani 1993, chapter 12.5).
 
 A bootstrap-t interval follows the skewness of the values: on the loss increases of Signal 2's heads (skewness 2
 to 20), intervals over 1,000 samples cover the mean in 91 to 97 % of cases, where percentiles of the bootstrap
@@ -8,17 +10,21 @@ rarely (skewness 43) that its intervals cover in 80 % of cases. Captions say so,
 needed rest on counts of affected inputs, whose intervals are exact.
 """
 
+import functools
+import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import resources
+from typing import NamedTuple
 
 import numpy as np
 
 from regard.arguments import public
 from regard.result import percent
-from regard.statistics import LEVEL, mean_interval
+from regard.statistics import LEVEL, Interval, mean_interval
 
-RESAMPLES = 2000
-"""Number of resamples; 50 resamples then lie beyond each end of a 95 % interval."""
+RESAMPLES = 2000  # Number of resamples; 50 resamples then lie beyond each end of a 95 % interval
 MIN_SAMPLES = 50
 """Smallest number of samples for which a 95 % interval contains the mean in about 95 % of cases, also for skewed
 values."""
@@ -42,6 +48,12 @@ class Estimate:
     def __repr__(self) -> str:
         return f"<Estimate: {self}>"
 
+    @classmethod
+    def of(cls, interval: Interval) -> "Estimate":
+        """Return an interval with known ends as an estimate."""
+        assert interval.low is not None and interval.high is not None
+        return cls(mean=interval.value, low=interval.low, high=interval.high)
+
     @property
     def percent(self) -> str:
         """The estimate as a percentage."""
@@ -63,17 +75,12 @@ NOT_MEASURED = "not measured"
 
 
 def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] = str) -> str:
-    """Format an estimate, or return "not measured".
-
-    >>> format_estimate(Estimate(mean=0.5, low=0.4, high=0.6))
-    '0.500 (0.400 to 0.600)'
-    """
+    """Format an estimate, or return "not measured"."""
     return NOT_MEASURED if estimate is None else form(estimate)
 
 
 def resample_counts(samples: int, seed: int) -> np.ndarray:
-    # The result contains counts instead of indices, so that one matrix product computes the means of all
-    # resamples.
+    # The result contains counts instead of indices, so that one matrix product computes the means of all resamples.
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES).astype(np.float64)
 
@@ -127,12 +134,8 @@ def p_above(values: np.ndarray, bar: float) -> float:
 
 
 def unseen_share(samples: int) -> float:
-    """Return the largest share of inputs with a property that none of `samples` inputs shows with a probability
-    of 2.5 % (one end of a 95 % interval).
-
-    >>> round(unseen_share(1000), 4)
-    0.0037
-    """
+    """Return the largest share of inputs with a property that none of `samples` inputs shows with a probability of 2.5
+    % (one end of a 95 % interval)."""
     return float(1 - ((1 - LEVEL) / 2) ** (1 / samples))
 
 
@@ -155,3 +158,74 @@ def _studentized_ends(values: np.ndarray, draw: np.ndarray) -> tuple[float, floa
     # If many resamples have no variance, an end is infinite; the observed values then limit the interval.
     low, high = max(mean - float(upper) * error, values.min()), min(mean - float(lower) * error, values.max())
     return float(low), float(high)
+
+
+# How often sentences about heads are wrong, by kind, measured on models whose circuit is known.
+#
+# `python benchmarks/sentences.py` sets the threshold of each kind on one half of the models, measures the rates on
+# the other half, and writes both to `sentence_errors.json`. Wrong sentences of one program depend on each other, so
+# intervals are those of counts by program.
+
+ERROR_FILE = "sentence_errors.json"
+RUN = "run"  # `Traits.origin` of the models on which the rates were measured
+MOST_WRONG = 0.07  # Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"
+
+
+class ErrorRate(NamedTuple):
+    """Counts of one kind of sentence, on models that did not set its threshold."""
+
+    tested: int
+    wrong: int
+    low: float  # Lower end of the 95 % interval of the error rate, over programs
+    high: float
+    programs: int  # Number of programs with such a sentence
+    true: int  # Number of heads of which such a sentence would be right
+    told: int  # Number of these heads of which a right sentence is said
+    threshold: float | None
+    """What the measured value must exceed; None if no threshold keeps 95 % of the sentences right."""
+    families: dict[str, tuple[int, int]]
+    """By family of models: number tested and wrong, with a threshold that was set on the other families."""
+
+    @property
+    def percent(self) -> str:
+        """How many of 100 sentences are wrong, with the interval."""
+        if not self.tested:
+            return "not measured"
+        return f"{100 * self.wrong / self.tested:.0f} ({100 * self.low:.0f} to {100 * self.high:.0f})"
+
+
+@functools.cache
+def error_rates() -> dict[str, ErrorRate]:
+    """Return the measured error rates by kind of sentence."""
+    stored = json.loads(resources.files("regard.interpret").joinpath(ERROR_FILE).read_text(encoding="utf-8"))
+    return {
+        kind: ErrorRate(**{**row, "families": {family: tuple(n) for family, n in row["families"].items()}})
+        for kind, row in stored["kinds"].items()
+    }
+
+
+def threshold(kind: str) -> float:
+    """Return what the measured value of a kind of sentence must exceed; infinity if no threshold is enough."""
+    least = error_rates()[kind].threshold
+    return math.inf if least is None else least
+
+
+def is_reliable(kind: str) -> bool:
+    rate = error_rates().get(kind)
+    return rate is not None and rate.high <= MOST_WRONG
+
+
+def describe_error(kind: str) -> str:
+    """Return the measured error rate of a kind of sentence as text."""
+    rate = error_rates().get(kind)
+    if rate is None or not rate.tested:
+        return "error rate not measured"
+    wrong = 100 * rate.wrong / rate.tested
+    return (
+        f"of 100 such sentences about known models {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
+    )
+
+
+def error_bracket(kind: str, origin: str) -> str:
+    """Return the error rate in brackets; empty for models of an origin for which it was not measured."""
+    return f" ({describe_error(kind)})" if origin == RUN else ""

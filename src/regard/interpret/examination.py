@@ -7,60 +7,286 @@ with a 95 % interval (bootstrap over the samples, Efron 1979):
 with the fraction under uniform attention, and with the fraction on the relevant inputs of another sample. A
 head that attends to fixed positions in every input has an equal fraction on another sample.
 - Ranking: Spearman's rank correlation of the weights with the change of the answer when each input is replaced
-(see `probing`), compared with the correlation with another sample's values.
+(see `probe_inputs`), compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 
 A quantity that was not measured is None, and the sentences omit this quantity.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import torch
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
+from regard.activations.weights import record_weights
 from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.fast.threads import limit_threads
-from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
+from regard.interpret.attribution import effects
+from regard.interpret.attribution.trial import MOST_ROWS, Background, Trial, change_embedding, input_scores
+from regard.interpret.estimates import (
+    RUN,
+    Estimate,
+    describe_error,
+    describe_interval,
+    error_bracket,
+    estimate,
+    format_estimate,
+    is_reliable,
+    p_above,
+    resample_counts,
+    threshold,
+)
 from regard.interpret.importance import HeadImportance, head_importance, importance_by_layer
 from regard.interpret.needs import Need, find_needs, inputs_needed
-from regard.interpret.probing import (
-    SHARE,
-    YARDSTICKS,
-    Probe,
-    RelevanceClaim,
-    choose_yardstick,
-    claim_relevance,
-    measure_movement,
-    measure_ranking,
-    measure_relevance,
-    probe_inputs,
-    share,
-)
-from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
-from regard.interpret.sentence_errors import RUN, describe_error, error_bracket, is_reliable, threshold
 from regard.io import write_file, write_json
-from regard.result import Result, percent, signed
+from regard.result import Result, percent, plain_table, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.training.run_folder import RunFolder
 from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
-from regard.viz.subject import Input, KnowsAlignment, LearnedSubject
+from regard.viz.subject import Input, KnowsAlignment, LearnedSubject, ProbeInput, Subject
 
-RAISES = "raises the loss"
-"""Kind of the sentence that switching a head off raises the loss."""
+# The inputs that an answer depends on are measured with a method that does not use attention, the *yardstick* of
+# rankings. It changes inputs and measures the change of the log-probability of the predicted class. The methods are
+# those with the best rankings on models whose answer is known (`regard bench`, docs/explanation/which-explanation.md).
+# Their area under the ROC curve (AUROC), over learned tasks, compiled programs and traps:
+#
+#     other_tokens          0.99 to 1.00   each token is replaced by every other token
+#     ablation_resampled    0.97 to 0.98   each token is replaced by the tokens of 5 other inputs at its position
+#     ablation_mean         0.84 to 0.98   each embedding is replaced by its mean over other inputs
+#
+# Gradients are no yardstick: the norm of the gradient has 0.49 on traps, which is chance.
+#
+# The attention of a head is compared with this measurement and with the inputs that are relevant by the task's
+# definition. Each comparison is made with another sample as well: a head that attends to the same positions in every
+# input agrees with another sample's values as much as with its own.
+
+MOST_LETTERS = 26
+"""Largest alphabet whose tokens all replace each token. The cost grows with the alphabet: 200 inputs take 26 s
+of a CPU for 26 letters (Reverse) and 82 s for 65 letters (MQAR); with resampling, they take 6 and 7 s."""
+SHARE = (0.0, 1.0)  # Bounds of a fraction
+STEADY = 0.1  # Largest fraction of the attention that differs between samples if a head attends to fixed positions
+ROUNDING = 1e-5
+"""Smallest change in nats that counts. Rounding causes smaller ones, which would rank inputs without effect."""
+
+
+class Yardstick(NamedTuple):
+    """The method that measures which inputs an answer depends on."""
+
+    method: str  # Name of the method for `regard.attribute`
+    text: str  # Description: how an input is replaced
+    auroc: str  # Its AUROC on models whose answer is known
+
+
+OTHER_TOKENS = Yardstick("other_tokens", "each token is replaced by every other token", "0.99 to 1.00")
+RESAMPLED = Yardstick(
+    "ablation_resampled", "each token is replaced by the tokens of other inputs at its position", "0.97 to 0.98"
+)
+MEAN = Yardstick("ablation_mean", "each embedding is replaced by its mean over other inputs", "0.84 to 0.98")
+YARDSTICKS = {yardstick.method: yardstick for yardstick in (OTHER_TOKENS, RESAMPLED, MEAN)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """The attention weights of one sample, and the inputs that its answer depends on."""
+
+    weights: dict[str, np.ndarray]  # Weights (H, Tq, Tk) of each recorded layer, by its name without `.layers`
+    dependence: np.ndarray  # (Tq, Tk), not negative: change of each output when each input is replaced
+    relevant: np.ndarray | None = None
+    """(Tq, Tk) bool: the inputs on which each output depends by the task's definition; None if unknown."""
+
+
+def choose_yardstick(probe: ProbeInput) -> Yardstick:
+    if probe.tokens is None or probe.run_tokens is None:
+        return MEAN
+    return OTHER_TOKENS if 0 < len(probe.alphabet) <= MOST_LETTERS else RESAMPLED
+
+
+def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int = 0) -> list[Probe]:
+    """Probe inputs that `subject.trial` accepts: the weights of the layers in which outputs attend to inputs, and the
+    dependence. Inputs of equal length whose function `run_tokens` is the same share batches. The model must be in
+    evaluation mode."""
+    background = Background(subject, seed=seed)
+    groups: dict[Any, list[int]] = defaultdict(list)
+    probes: list[Any] = [subject.trial(input) for input in inputs]
+    for number, probe in enumerate(probes):
+        alone = probe.tokens is None or probe.run_tokens is None
+        groups[number if alone else (probe.run_tokens, len(probe.tokens))].append(number)
+    results: dict[int, Probe] = {}
+    for members in groups.values():
+        for start in range(0, len(members), MOST_ROWS):
+            chunk = members[start : start + MOST_ROWS]
+            first, embeddings = probes[chunk[0]], list[Tensor]()
+            keep = lambda output, embeddings=embeddings: embeddings.append(output.clone())  # noqa: E731
+            with (
+                torch.no_grad(),
+                record_weights(subject, layers=list(first.layers)) as records,
+                change_embedding(first.embedding, keep),
+            ):
+                together = len(chunk) > 1
+                tokens = torch.stack([probes[number].tokens for number in chunk]) if together else None
+                logits = first.run_tokens(tokens) if together else first.run(1)
+            trials = []
+            for row, number in enumerate(chunk):
+                clean = logits[row], [embedding[row] for embedding in embeddings]
+                trials.append(Trial(subject, inputs[number], background=background, clean_pass=clean))
+            weights = {name: record.weights.float().cpu().numpy() for name, record in records.items()}
+            for row, (number, trial, scores) in enumerate(zip(chunk, trials, _dependence(trials), strict=True)):
+                changes = input_scores(trial, scores)
+                results[number] = Probe(
+                    weights={name: layer[row] for name, layer in weights.items()},
+                    dependence=np.where(changes < ROUNDING, 0.0, changes),
+                    relevant=trial.probe.relevant,
+                )
+    return [results[number] for number in range(len(inputs))]
+
+
+@torch.no_grad()
+def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
+    """Return the scores (Tq, Tk) of the yardstick for trials of inputs that can share a batch."""
+    yardstick = choose_yardstick(trials[0].probe)
+    if yardstick is MEAN:
+        return [effects.replace_each(trial, effects.mean_embedding(trial)) for trial in trials]
+    replacements = [
+        (effects.other_tokens if yardstick is OTHER_TOKENS else effects.resampled_tokens)(trial) for trial in trials
+    ]
+    together, scores = max(MOST_ROWS // replacements[0].numel(), 1), []
+    for start in range(0, len(trials), together):
+        batch = list(zip(trials, replacements, strict=True))[start : start + together]
+        rows = [effects.replace_tokens(trial.probe.tokens, tokens) for trial, tokens in batch]  # type: ignore[arg-type]
+        if len(batch) == 1:
+            values = [batch[0][0].run_tokens(rows[0])]
+        else:
+            logits = trials[0].probe.run_tokens(torch.cat(rows))  # type: ignore[misc]
+            values = [trial.values(part) for (trial, _), part in zip(batch, logits.split(len(rows[0])), strict=True)]
+        scores += [effects.mean_changes(*pair, own) for pair, own in zip(batch, values, strict=True)]
+    return scores
+
+
+class RelevanceClaim(NamedTuple):
+    """What the attention on relevant inputs supports."""
+
+    kind: str  # Kind of sentence in `regard.interpret.estimates`
+    value: float  # The measured value that must exceed the threshold of the kind
+
+
+def claim_relevance(beyond_uniform: Estimate, beyond_permuted: Estimate, moved: float | None) -> RelevanceClaim | None:
+    """Return what the attention on relevant inputs supports; None if it is not shown to exceed uniform attention. The
+    whole intervals must be above 0."""
+    if beyond_uniform.low <= 0:
+        return None
+    if beyond_permuted.low > 0:
+        return RelevanceClaim("relevant inputs", min(beyond_uniform.low, beyond_permuted.low))
+    if moved is not None and moved < STEADY:
+        return RelevanceClaim("fixed positions", 1 - moved)
+    return None
+
+
+def measure_relevance(
+    weights: list[np.ndarray], relevance: Sequence[np.ndarray], even: np.ndarray, others: list[int], draw: np.ndarray
+) -> dict[str, Any]:
+    """Return the fraction of a head's attention on relevant inputs; `even` (N,): the fraction under uniform attention
+    in each sample. `relevance_p`: p-value that it exceeds uniform attention and another sample's."""
+    shares = [share(w, r) for w, r in zip(weights, relevance, strict=True)]
+    permuted = [share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
+    return {
+        "relevance": estimate(shares, draw, SHARE),
+        # Use differences within each sample: the variation that both fractions share cancels out.
+        "beyond_uniform": estimate(shares - even, draw),
+        "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
+        # Both must hold, so the p-value is the larger one (Berger 1982, intersection-union test).
+        "relevance_p": max(p_above(shares - even, 0.0), p_above(np.subtract(shares, permuted), 0.0)),
+    }
+
+
+def measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
+    """Return the mean total variation distance between the attention of a head on different samples."""
+    # Half of the summed absolute differences is the total variation distance.
+    shares = []
+    for own, other in zip(weights, (weights[index] for index in others), strict=True):
+        steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
+        shares.append(float(np.abs(own[:steps, :inputs] - other[:steps, :inputs]).sum(1).mean()) / 2)
+    return float(np.mean(shares))
+
+
+def measure_ranking(
+    weights: list[np.ndarray], probes: Sequence[Probe], others: list[int], draw: np.ndarray
+) -> dict[str, Estimate | None]:
+    """Return the rank correlation of a head's weights with the dependence on each input."""
+    own = [correlation(w, sample.dependence) for w, sample in zip(weights, probes, strict=True)]
+    permuted = [correlation(w, probes[other].dependence) for w, other in zip(weights, others, strict=True)]
+    return {
+        "ranking": estimate(own, draw),
+        "ranking_permuted": estimate(permuted, draw),
+        # Both correlations are of the same weights, so their difference has a smaller variance than each.
+        "ranking_beyond": estimate(np.subtract(own, permuted), draw),
+    }
+
+
+def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
+    """Return uniform attention (Tq, Tk) to all keys, or, if `causal`, to those up to the query's position.
+
+    >>> even_weights((2, 2), causal=True).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    visible = np.tri(shape[0], shape[1]) if causal else np.ones(shape)
+    weights: np.ndarray = visible / visible.sum(1, keepdims=True)
+    return weights
+
+
+def share(weights: np.ndarray, relevant: np.ndarray) -> float:
+    """Return the mean mass on relevant inputs, over the steps that depend on any input; NaN without such steps."""
+    steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
+    relevant = relevant[:steps, :inputs]
+    counted = relevant.any(1)
+    if not counted.any():
+        return float("nan")
+    return float((weights[:steps, :inputs] * relevant).sum(-1)[counted].mean())
+
+
+def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
+    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the steps. If
+    the samples differ in length, only their common steps and inputs are used. Steps at which the weights or the measure
+    are constant are ignored. Returns NaN if all steps are ignored."""
+    steps, inputs = (min(sizes) for sizes in zip(weights.shape, measure.shape, strict=True))
+    x, y = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])
+    x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
+    size = np.sqrt((x**2).sum(1) * (y**2).sum(1))
+    counted = size > 0
+    if not counted.any():
+        return float("nan")
+    return float(((x * y).sum(1)[counted] / size[counted]).mean())
+
+
+def _ranks(rows: np.ndarray) -> np.ndarray:
+    """Return the rank of each value in its row; tied values get the mean of their ranks. Values are tied if they are
+    equal to five significant digits; otherwise rounding errors would rank equal weights."""
+    # Digits are counted from each value's first one: with six decimals, gradients of 1e-6 would all be tied.
+    scale = 10.0 ** np.floor(np.log10(np.maximum(np.abs(rows), np.finfo(np.float64).tiny)))
+    ranks = np.empty(rows.shape)
+    for row, values in zip(ranks, (rows / scale).round(4) * scale, strict=True):
+        _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+        row[:] = (counts.cumsum() - (counts - 1) / 2)[which]
+    return ranks
+
+
+# What the measurements support, in words.
+
+RAISES = "raises the loss"  # Kind of the sentence that switching a head off raises the loss
 NO_DIFFERENCE = "makes no difference that can be measured to"
-QUALITIES = (("nearly always", 0.1), ("often", 0.4))
-"""Claims on alignment, with the error rate below which they hold."""
+QUALITIES = (("nearly always", 0.1), ("often", 0.4))  # Claims on alignment, with the error rate below which they hold
 
 
 @public
@@ -72,8 +298,7 @@ class HeadFindings(Result):
     head: int
     relevance: Estimate | None = None
     """Fraction (0 to 1) of the head's attention on relevant inputs; None if the task does not define relevant
-    inputs.
-    """
+    inputs."""
     beyond_uniform: Estimate | None = None
     """`relevance` minus the fraction under uniform attention, as the mean of the differences in each sample."""
     beyond_permuted: Estimate | None = None
@@ -86,14 +311,12 @@ class HeadFindings(Result):
     """Rank correlation (-1 to 1) of the weights with the dependence of the answer on each input; None if it could
     not be measured."""
     ranking_beyond: Estimate | None = None
-    """`ranking` minus the correlation with another sample's values, as the mean of the differences in each
-    sample."""
+    """`ranking` minus the correlation with another sample's values, as the mean of the differences in each sample."""
     ranking_permuted: Estimate | None = None
     """Rank correlation of the weights with the dependence on another sample's inputs."""
     moved: float | None = None
     """Fraction (0 to 1) of the head's attention that differs between samples; 0 if attention depends only on
-    positions.
-    """
+    positions."""
     importance: float
     """Loss increase when the head is disabled, in nats."""
     interval: Estimate | None = None
@@ -134,8 +357,7 @@ class HeadFindings(Result):
 
     @property
     def relevance_claim(self) -> RelevanceClaim | None:
-        """The claim on relevant inputs or fixed positions that is reliable enough to be said; None if there is
-        none."""
+        """The claim on relevant inputs or fixed positions that is reliable enough to be said; None if there is none."""
         if not self.learned or self.beyond_uniform is None or self.beyond_permuted is None:
             return None
         claim = claim_relevance(self.beyond_uniform, self.beyond_permuted, self.moved)
@@ -196,11 +418,7 @@ class HeadFindings(Result):
 
 
 def importance_kind(interval: Estimate) -> str:
-    """Return what the interval of a loss increase supports.
-
-    >>> importance_kind(Estimate(mean=0.0, low=-0.1, high=0.1))
-    'is not shown to change'
-    """
+    """Return what the interval of a loss increase supports."""
     if interval.low == interval.high == 0:  # differences within rounding are 0
         return NO_DIFFERENCE
     if interval.low > threshold(RAISES) and is_reliable(RAISES):
@@ -228,8 +446,7 @@ def describe_alignment(layer: str, rate: Interval) -> str:
     return f"{layer}: the largest weight {quality} points to a symbol's origin ({value}; {error})."
 
 
-WIDTH, ROW_HEIGHT = 8.0, 0.22
-"""Width of a plot and height of a head's row, in inches."""
+WIDTH, ROW_HEIGHT = 8.0, 0.22  # Width of a plot and height of a head's row, in inches
 
 
 def _draw_heads(
@@ -252,8 +469,7 @@ EXPLAINS = "explains the answer"
 """Kind of the sentence that attention explains the answer, which is not said: its error rate is too large."""
 NEED_INPUTS = 500
 """Smallest number of unseen inputs on which heads are resampled; more heads need more, see `inputs_needed`."""
-MAX_ROLE_SAMPLES = 60
-"""Largest number of samples for roles, because roles need a full map of each sample."""
+MAX_ROLE_SAMPLES = 60  # Largest number of samples for roles, because roles need a full map of each sample
 
 
 @public
@@ -345,19 +561,18 @@ class Examination(Result):
     def table(self) -> RenderableType:
         parts: list[RenderableType] = []
         if self.uniform is not None:
-            columns = ("fraction", "minus uniform", "minus another's")
-            shares = _table("Attention on what the answer depends on", *columns)
+            columns = ("layer", "head", "fraction", "minus uniform", "minus another's")
+            shares = plain_table(columns, title="Attention on what the answer depends on")
             for head in self.heads:
                 estimates = (head.relevance, head.beyond_uniform, head.beyond_permuted)
                 percents = (format_estimate(share, lambda known: known.percent) for share in estimates)
                 shares.add_row(head.layer, str(head.head), *percents)
             parts += [shares, Text(f"Uniform attention: {self.uniform.percent}"), ""]
-        ranking = _table(
-            "Rank correlation of the weights with the effect of replacing inputs", "this input's", "another's"
+        ranking = plain_table(
+            ("layer", "head", "this input's", "another's"),
+            ((h.layer, str(h.head), *map(format_estimate, (h.ranking, h.ranking_permuted))) for h in self.heads),
+            "Rank correlation of the weights with the effect of replacing inputs",
         )
-        for head in self.heads:
-            values = map(format_estimate, (head.ranking, head.ranking_permuted))
-            ranking.add_row(head.layer, str(head.head), *values)
         if self.roles is not None:
             parts += [self.roles.table(self.importance.added), ""]
         title = f"{self.task}: {self.samples:,} {self.over}, mean ({describe_interval(self.samples)})"
@@ -421,10 +636,6 @@ class Examination(Result):
         return Path(path)
 
 
-def _table(title: str, *columns: str) -> Table:
-    return Table("layer", "head", *columns, box=None, pad_edge=False, title=title, title_justify="left")
-
-
 @public
 def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0) -> Examination:
     """Examine whether the attention of a subject is meaningful, over `samples` unseen inputs.
@@ -436,46 +647,36 @@ def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0
     """
     check_range("samples", samples, 2, 10**5)
     with limit_threads(subject.model):
-        return _examine(subject, samples, seed)
-
-
-def _examine(subject: LearnedSubject[Input], samples: int, seed: int) -> Examination:
-    importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
-    inputs = subject.unseen(samples, seed)
-    first, unanswered = None, [*subject.traits.unanswered, *([f"Attention weights: {remark}."] if remark else [])]
-    try:
-        first = subject.trial(inputs[0])
-        [probe] = probe_inputs(subject, inputs[:1], seed=seed)
-        if any(
-            layer.shape[-2:] not in (probe.dependence.shape, (1, layer.shape[-1])) for layer in probe.weights.values()
-        ):
-            raise InputError("its outputs are not those of single queries")
-    except InputError as error:
-        first = None
-        unanswered.append(f"Weights are not compared with the effects of inputs: {error}.")
-    examination = make_examination(
-        [] if first is None else probe_inputs(subject, inputs, seed=seed),
-        importance,
-        task=subject.name,
-        seed=seed,
-        samples=len(inputs),
-        alignment_error=subject.alignment_error(inputs) if isinstance(subject, KnowsAlignment) else None,
-        unanswered=unanswered,
-        causal=first is not None and first.causal,
-    )
-    enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))
-    needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
-    verdicts: dict[str, list[Need]] = {
-        layer: [
-            verdict if is_reliable(verdict := needs.verdicts[layer, head]) else "cannot be told"
-            for head in range(len(added))
-        ]
-        for layer, added in importance.added.items()
-        if (layer, 0) in needs.verdicts
-    }
-    origin, roles = subject.traits.origin, None
-    with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
-        roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
+        importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
+        inputs, first = subject.unseen(samples, seed), None
+        unanswered = [*subject.traits.unanswered, *([f"Attention weights: {remark}."] if remark else [])]
+        try:
+            candidate = subject.trial(inputs[0])
+            [probe] = probe_inputs(subject, inputs[:1], seed=seed)
+            shapes = [layer.shape for layer in probe.weights.values()]
+            if any(shape[-2:] not in (probe.dependence.shape, (1, shape[-1])) for shape in shapes):
+                raise InputError("its outputs are not those of single queries")
+            first = candidate
+        except InputError as error:
+            unanswered.append(f"Weights are not compared with the effects of inputs: {error}.")
+        examination = make_examination(
+            [] if first is None else probe_inputs(subject, inputs, seed=seed),
+            importance,
+            task=subject.name,
+            seed=seed,
+            samples=len(inputs),
+            alignment_error=subject.alignment_error(inputs) if isinstance(subject, KnowsAlignment) else None,
+            unanswered=unanswered,
+            causal=first is not None and first.causal,
+        )
+        enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))
+        needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
+        verdicts: dict[str, list[Need]] = {}
+        for (layer, _), verdict in needs.verdicts.items():
+            verdicts.setdefault(layer, []).append(verdict if is_reliable(verdict) else "cannot be told")
+        origin, roles = subject.traits.origin, None
+        with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
+            roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
     return replace(
         examination,
         origin=origin,
@@ -499,12 +700,9 @@ def make_examination(
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
-    """Compute all measurements from probes. The fraction of attention on relevant inputs is measured if the
-    relevant inputs of all probes are known.
-
-    `samples` is None for one sample per probe. If there are no probes, only the importance of each head is
-    known.
-    """
+    """Compute all measurements from probes. The fraction of attention on relevant inputs is measured if the relevant
+    inputs of all probes are known. `samples` is None for one sample per probe. If there are no probes, only the
+    importance of each head is known."""
     known = [sample.relevant for sample in probes if sample.relevant is not None]
     relevance = known if known and len(known) == len(probes) else None
     # Each sample is compared with the next sample, an arbitrary choice among the other samples.
@@ -513,21 +711,21 @@ def make_examination(
     draw = resample_counts(max(len(probes), 1), seed)
     even = None if relevance is None else np.array([share(even_weights(r.shape, causal), r) for r in relevance])
     heads = []
-    if not probes:
-        heads = [
-            HeadFindings(layer=layer, head=head, **_describe_importance(importance, layer, head))
-            for layer, added in importance.added.items()
-            for head in range(len(added))
-        ]
-    for layer, first in probes[0].weights.items() if probes else ():
-        for head in range(len(first)):
+    counted = {layer: len(values) for layer, values in (probes[0].weights if probes else importance.added).items()}
+    for layer, head in ((layer, head) for layer, count in counted.items() for head in range(count)):
+        findings: dict[str, Any] = {
+            "importance": importance.added[layer][head],
+            "interval": importance.interval(layer, head),
+            "measure": importance.measure,
+            "unchanged": importance.unchanged_reason(layer, head),
+        }
+        if probes:
             weights = [sample.weights[layer][head] for sample in probes]
-            findings = _describe_importance(importance, layer, head)
             findings |= measure_ranking(weights, probes, others, draw)
+            findings["moved"] = measure_movement(weights, others)
             if relevance is not None and even is not None:
                 findings |= measure_relevance(weights, relevance, even, others, draw)
-            moved = measure_movement(weights, others)
-            heads.append(HeadFindings(layer=layer, head=head, moved=moved, **findings))
+        heads.append(HeadFindings(layer=layer, head=head, **findings))
     # p-values are corrected over all heads (Benjamini and Hochberg 1995).
     adjusted = iter(benjamini_hochberg([head.relevance_p for head in heads if head.relevance_p is not None]))
     return Examination(
@@ -542,15 +740,6 @@ def make_examination(
     )
 
 
-def _describe_importance(importance: HeadImportance, layer: str, head: int) -> dict[str, Any]:
-    return {
-        "importance": importance.added[layer][head],
-        "interval": importance.interval(layer, head),
-        "measure": importance.measure,
-        "unchanged": importance.unchanged_reason(layer, head),
-    }
-
-
 # An examination that was saved with a run, for pages that show the run, and instead of a new measurement.
 
 FILE = "examined.json"
@@ -558,11 +747,9 @@ REMEDY = "delete the file, or examine the run again"
 
 
 def read_examination(run: RunFolder, samples: int | None = None, seed: int | None = None) -> Examination | None:
-    """Return the saved examination of a run; None if there is none with this number of samples and seed (None:
-    any), of another version of Regard with other fields, or if the model was trained further since.
-
-    Raises `InputError` if the file is damaged, was edited, or belongs to another run.
-    """
+    """Return the saved examination of a run; None if there is none with this number of samples and seed (None: any), of
+    another version of Regard with other fields, or if the model was trained further since. Raises `InputError` if the
+    file is damaged, was edited, or belongs to another run."""
     stored = run.read_derived(FILE, REMEDY) or {}
     wanted = {"version": __version__, "samples": samples, "seed": seed}
     if samples is not None and any(stored.get(name) != value for name, value in wanted.items()):

@@ -17,13 +17,13 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -43,36 +43,10 @@ from regard.attention.layer import (
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.errors import check_range
-from regard.result import Result
+from regard.result import Result, plain_table
 from regard.viz.attention_map import AttentionMap, skip_original
-from regard.viz.maps import (
-    UNFINITE,
-    AnswerIntermediates,
-    Intermediates,
-    LayerIntermediates,
-    Map,
-    ScoreStep,
-)
+from regard.viz.maps import UNFINITE, AnswerIntermediates, Intermediates, LayerIntermediates, Map, ScoreStep
 from regard.viz.subject import Input, ViewedSubject, first_layer
-
-
-class LayerRow(NamedTuple):
-    """All values that a layer computes for one query, in float64 on the CPU."""
-
-    query: Tensor
-    """(H, D)."""
-    key: Tensor
-    """(H, Tk, any)."""
-    value: Tensor
-    """(H, Tk, Dv)."""
-    scores: Tensor
-    """(H, Tk)."""
-    mask: Tensor | None
-    """(H, Tk) bool, True = may attend."""
-    weights: Tensor
-    """(H, Tk)."""
-    context: Tensor
-    """(H, Dv)."""
 
 
 class AnswerTrace(TorchFunctionMode):
@@ -83,16 +57,12 @@ class AnswerTrace(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.insides: list[LayerCall] = []
-        """The calls of the layer, of the last pass after the block of `trace_answer`."""
+        self.insides: list[LayerCall] = []  # The calls of the layer, of the last pass after the block of `trace_answer`
         self.z: list[Tensor] = []
         """The contexts (B, Tq, H, Dv) of each call after all changes, as the output projection reads them."""
-        self.out: list[Tensor] = []
-        """The output (B, Tq, D) of each call."""
-        self.norm: tuple[Tensor, Tensor] | None = None
-        """Input and output of the first normalization after the layer."""
-        self.state: Tensor | None = None
-        """Input of the last matrix product of the model."""
+        self.out: list[Tensor] = []  # The output (B, Tq, D) of each call
+        self.norm: tuple[Tensor, Tensor] | None = None  # Input and output of the first normalization after the layer
+        self.state: Tensor | None = None  # Input of the last matrix product of the model
         self.logits: Tensor | None = None
 
     def receive(self, kind: str, value: Tensor, step: int | None) -> Tensor:
@@ -115,18 +85,20 @@ class AnswerTrace(TorchFunctionMode):
         return result
 
 
-def read_layer_row(insides: Sequence[LayerCall], output: int) -> LayerRow:
-    """Return the values of one query of a layer that processes all queries at once or step by step."""
+def read_query(calls: Sequence[LayerCall], output: int) -> LayerCall:
+    """Return what a layer computes for one query of its only input, without the dimensions of batch and query, in
+    float64 on the CPU; the layer processes all queries at once or step by step."""
     # A Transformer processes all queries in one call; a recurrent decoder processes one query per call.
-    at_once = insides[0].step is None
-    check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
-    inside, row = (insides[0], output) if at_once else (insides[output], 0)
-    mask = None if inside.mask is None else inside.mask.expand_as(inside.scores)[0, :, row].cpu()
+    at_once = calls[0].step is None
+    check_range("output", output, 0, (calls[0].query.shape[2] if at_once else len(calls)) - 1)
+    call, row = (calls[0], output) if at_once else (calls[output], 0)
     # The values are float64, so that displayed sums and products agree with each other to all displayed digits.
-    query, scores, weights, context = (
-        values[0, :, row].double().cpu() for values in (inside.query, inside.scores, inside.weights, inside.context)
-    )
-    return LayerRow(query, inside.key[0].double().cpu(), inside.value[0].double().cpu(), scores, mask, weights, context)
+    of_query = {
+        name: getattr(call, name)[0, :, row].double().cpu() for name in ("query", "scores", "weights", "context")
+    }
+    of_keys = {name: getattr(call, name)[0].double().cpu() for name in ("key", "value")}
+    mask = None if call.mask is None else call.mask.expand_as(call.scores)[0, :, row].cpu()
+    return call._replace(**of_query, **of_keys, mask=mask)
 
 
 def trace_answer(
@@ -138,11 +110,9 @@ def trace_answer(
     temperature: float = 1.0,
     head: int = 0,
 ) -> tuple[AttentionMap, list[tuple[AttentionLayer, AnswerTrace]]]:
-    """Answer an input, and trace some layers; return the map, and each layer with its trace.
-
-    `input`: by default an input drawn with `seed`. `temperature`: divides the scores of `head` in these layers.
-    Raises `InputError` for an unknown layer or head.
-    """
+    """Answer an input, and trace some layers; return the map, and each layer with its trace. `input`: by default an
+    input drawn with `seed`. `temperature`: divides the scores of `head` in these layers. Raises `InputError` for an
+    unknown layer or head."""
     modules = [find_layer(subject.model, layer) for layer in layers]
     traced = [(layer, AnswerTrace()) for layer in modules]
     names = {id(module): name for name, module in attention_layers(subject.model).items()}
@@ -166,18 +136,15 @@ def trace_answer(
 
 # The explanation of one attention weight, as numbers and as tables; `explanation` computes it.
 
-NUMBERS_SHOWN = 5
-"""Number of printed values of a vector, which fit into a line of 80 columns."""
-BAR_WIDTH = 20
-"""Length of the longest bar, in characters."""
+NUMBERS_SHOWN = 5  # Number of printed values of a vector, which fit into a line of 80 columns
+BAR_WIDTH = 20  # Length of the longest bar, in characters
 
 
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
-    """The computation of one head's weight for one query and key, and its effect on the output of the layer and
-    of the model.
-    """
+    """The computation of one head's weight for one query and key, and its effect on the output of the layer and of the
+    model."""
 
     input: str
     layer: str
@@ -244,67 +211,54 @@ class Explanation(Result):
 
     def table(self) -> RenderableType:
         """Return all steps of the computation in order."""
-        sections = (self._score_rows(), self._weight_rows(), self._context_rows(), self._answer_rows())
-        notes = [Text(f"Note: {self.note}")] if self.note else []
-        return Group(Text(self.summary()), *notes, *(row for section in sections for row in section))
+        title = partial(Text, style="bold")
+        parts: list[RenderableType] = [Text(self.summary()), *([Text(f"Note: {self.note}")] if self.note else [])]
 
-    def _score_rows(self) -> list[RenderableType]:
-        terms = list(self.steps.values())
-        rows = [_vector(name, values) for name, values in self.steps.items()]
-        if terms:
-            total = sum(terms[-1])
+        parts.append(title("\n1. The score: how well the query matches the key"))
+        parts += [_vector(name, values) for name, values in self.steps.items()]
+        if self.steps:
+            total = sum(list(self.steps.values())[-1])
             scaled = "" if self.scale == 1 else f", times {self.scale:.4f} is {total * self.scale:.4f}"
-            rows.append(Text(f"The last row sums to {total:.4f}{scaled}"))
-        elif not self.has_scores:
-            rows.append(Text("This mechanism has no score"))
+            parts.append(Text(f"The last row sums to {total:.4f}{scaled}"))
         else:
-            rows.append(Text("The steps of this score are not known"))
+            unknown = "The steps of this score are not known"
+            parts.append(Text(unknown if self.has_scores else "This mechanism has no score"))
         if self.score_changes:
-            rows.append(Text(f"Changed by {', '.join(self.score_changes)} to {self.score:.4f}"))
-        return [Text("\n1. The score: how well the query matches the key", style="bold"), *rows]
+            parts.append(Text(f"Changed by {', '.join(self.score_changes)} to {self.score:.4f}"))
 
-    def _weight_rows(self) -> list[RenderableType]:
-        table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
+        table = plain_table(("", "key", "score", "weight", ""))
         largest = max([*map(abs, filter(math.isfinite, self.weights)), 1e-9])
         for index, label in enumerate(self.key_labels):
             score = f"{self.scores[index]:.4f}" if self.has_scores else ""
             score = score if self.may_see[index] else "masked"
-            # Bars are relative to the largest weight: if there are many keys, bars on a scale up to 1 are
-            # empty.
+            # Bars are relative to the largest weight: if there are many keys, bars on a scale up to 1 are empty.
             bar = _bar(abs(self.weights[index]) / largest)
             mark = "→" if index == self.key else ""
             table.add_row(f"{mark}{index}", Text(label), score, f"{self.weights[index]:.4f}", bar)
-        total = Text(f"The weights sum to {sum(self.weights):.4f}")
         divided = "" if self.temperature == 1 else f", of the scores divided by {self.temperature:g}"
-        return [Text(f"\n2. The weights: {self.normalizer}{divided}", style="bold"), table, total]
+        parts += [title(f"\n2. The weights: {self.normalizer}{divided}"), table]
+        parts.append(Text(f"The weights sum to {sum(self.weights):.4f}"))
 
-    def _context_rows(self) -> list[RenderableType]:
-        value = self.values[self.key]
-        rows: list[RenderableType] = [
-            Text("\n3. The context: weights times values", style="bold"),
-            _vector("value", value),
-            _vector("times its weight", [self.weight * number for number in value]),
-            _vector("context, of all keys", self.context),
-        ]
-        if self.changed_context is not None:
-            rows.append(_vector(f"after {', '.join(self.context_changes)}", self.changed_context))
-        if self.own_part is not None:
-            rows += [_vector("added, of this head", self.own_part), _vector("added, of all heads", self.added)]
-        if self.before_norm is not None and self.after_norm is not None:
-            rows += [_vector("plus the residual", self.before_norm), _vector("normalized", self.after_norm)]
-        return rows
+        vectors: dict[str, Sequence[float] | None] = {
+            "value": self.values[self.key],
+            "times its weight": [self.weight * number for number in self.values[self.key]],
+            "context, of all keys": self.context,
+            f"after {', '.join(self.context_changes)}": self.changed_context,
+            "added, of this head": self.own_part,
+            "added, of all heads": None if self.own_part is None else self.added,
+            "plus the residual": self.before_norm,
+            "normalized": self.after_norm,
+        }
+        parts.append(title("\n3. The context: weights times values"))
+        parts += [_vector(name, values) for name, values in vectors.items() if values is not None]
 
-    def _answer_rows(self) -> list[RenderableType]:
-        if self.answered is None:
-            return []
-        table = Table("answer", "logit", "probability", "", box=None, pad_edge=False)
-        classes = zip(self.answered.classes, self.answered.logits, self.answered.probabilities, strict=True)
-        for label, logit, probability in list(classes)[:5]:
-            table.add_row(Text(label), f"{logit:.4f}", f"{probability:.4f}", _bar(probability))
-        title = Text(
-            f"\n4. The answer at this step: {self.answered.answer}, {self.answered.probability:.4f}", style="bold"
-        )
-        return [title, _vector("state", self.answered.state), table]
+        if (answered := self.answered) is not None:
+            classes = list(zip(answered.classes, answered.logits, answered.probabilities, strict=True))[:5]
+            rows = ((Text(label), f"{logit:.4f}", f"{share:.4f}", _bar(share)) for label, logit, share in classes)
+            table = plain_table(("answer", "logit", "probability", ""), rows)
+            text = f"\n4. The answer at this step: {answered.answer}, {answered.probability:.4f}"
+            parts += [title(text), _vector("state", answered.state), table]
+        return Group(*parts)
 
 
 def _bar(share: float) -> str:
@@ -317,8 +271,7 @@ def _vector(name: str, values: Sequence[float]) -> Text:
     return Text(f"{name:22}{shown}{more}")
 
 
-MAX_CLASSES = 20
-"""Largest number of classes whose logits are returned, in order of decreasing probability."""
+MAX_CLASSES = 20  # Largest number of classes whose logits are returned, in order of decreasing probability
 
 
 @public
@@ -364,19 +317,23 @@ def make_explanation(
     key: int | None = None,
     temperature: float = 1.0,
 ) -> Explanation:
-    """Explain one weight of a traced answer in the layer `name`; see `explain`.
-
-    Raises `InputError` for an unknown step.
-    """
-    row = read_layer_row(trace.insides, output)
-    layer_map = shown.layers[short_name(name)]
-    weights = row.weights[head]
-    if key is None:
-        key = int(weights.argmax())
+    """Explain one weight of a traced answer in the layer `name`; see `explain`. Raises `InputError` for an unknown
+    step."""
+    row = read_query(trace.insides, output)
+    layer_map, weights = shown.layers[short_name(name)], row.weights[head]
+    key = int(weights.argmax()) if key is None else key
     check_range("key", key, 0, len(weights) - 1)
     score, prepared = layer.score, row.key[head]
     # Scores are computed in float32, as in the model. The linear family has no scores.
     steps = {} if layer.linear is not None else score.steps(row.query[head].float(), prepared[key].float())
+    added, own, projected = row.context.flatten(), None, row.context[head]
+    if isinstance(layer, MultiHeadAttention):
+        added = trace.out[0][0, output]
+        projected = trace.z[0][0, output, head].double().cpu()
+        # W^O is linear, so the columns of W^O for this head compute the head's part of the sum.
+        own = _to_list(layer.output.weight.double().cpu().unflatten(1, (layer.heads, -1))[:, head] @ projected)
+    before, after = (None if states is None else _to_list(states[0, output]) for states in trace.norm or (None, None))
+    changes = context_changes(layer)
     return Explanation(
         input=shown.input,
         layer=short_name(name),
@@ -396,31 +353,15 @@ def make_explanation(
         weights=_to_list(weights),
         values=_to_list(row.value[head]),
         context=_to_list(row.context[head]),
-        **_explain_output(layer, trace, row, output, head),
+        context_changes=changes,
+        changed_context=_to_list(projected) if changes else None,
+        added=_to_list(added),
+        own_part=own,
+        before_norm=before,
+        after_norm=after,
         note=shown.note,
         answered=None if layer_map.kind == "encoder" else _explain_answer(subject, trace, shown, output),
     )
-
-
-def _explain_output(layer: AttentionLayer, trace: AnswerTrace, row: LayerRow, output: int, head: int) -> dict[str, Any]:
-    """Return the fields for the steps that follow the context of one query."""
-    added, own, projected = row.context.flatten(), None, row.context[head]
-    if isinstance(layer, MultiHeadAttention):
-        added = trace.out[0][0, output]
-        projected = trace.z[0][0, output, head].double().cpu()
-        # W^O is linear, so the columns of W^O for this head compute the head's part of the sum.
-        matrix = layer.output.weight.double().cpu().unflatten(1, (layer.heads, -1))[:, head]
-        own = _to_list(matrix @ projected)
-    before, after = trace.norm or (None, None)
-    changes = context_changes(layer)
-    return {
-        "context_changes": changes,
-        "changed_context": _to_list(projected) if changes else None,
-        "added": _to_list(added),
-        "own_part": own,
-        "before_norm": None if before is None else _to_list(before[0, output]),
-        "after_norm": None if after is None else _to_list(after[0, output]),
-    }
 
 
 def _explain_answer(
@@ -431,8 +372,7 @@ def _explain_answer(
         return None
     logits = trace.logits[0].double().cpu()
     states = trace.state.reshape(-1, trace.state.shape[-1])
-    # Normalize over all classes before the likeliest classes are selected, whose probabilities need not sum to
-    # 1.
+    # Normalize over all classes before the likeliest classes are selected, whose probabilities need not sum to 1.
     probabilities = logits[output].softmax(-1)
     likely = probabilities.argsort(descending=True)[:MAX_CLASSES]
     prediction = shown.prediction
@@ -456,10 +396,8 @@ def _to_list(values: Tensor) -> list[Any]:
 # `explain` without duplicates. A vector that depends only on the query is stored once per query, and the product
 # of two other vectors is not stored.
 
-MAX_NUMBERS = 250_000
-"""Largest number of intermediate values in a map; these values take 1.3 MB in a page."""
-MAX_WEIGHTS = 20_000
-"""Largest number of weights in a map for which intermediate values are computed."""
+MAX_NUMBERS = 250_000  # Largest number of intermediate values in a map; these values take 1.3 MB in a page
+MAX_WEIGHTS = 20_000  # Largest number of weights in a map for which intermediate values are computed
 
 
 NOT_STORED = "this page does not contain the computation of these weights: use regard explain"
@@ -507,60 +445,47 @@ def _layer_values(
     subject: ViewedSubject[Input], shown: Map, name: str, layer: AttentionLayer, trace: AnswerTrace
 ) -> tuple[LayerIntermediates, list[AnswerIntermediates]]:
     heads, queries, keys = shown.layers[name].weights.shape
-    explanations = [
-        [
-            make_explanation(subject, shown, name, layer, trace, head=head, output=query, key=0)
-            for query in range(queries)
-        ]
-        for head in range(heads)
-    ]
-    first_head = explanations[0]
-    own_parts = [query.own_part for head in explanations for query in head]
-    norms = [(query.before_norm, query.after_norm) for query in first_head]
+    explain_query = partial(make_explanation, subject, shown, name, layer, trace, key=0)
+    explanations = [[explain_query(head=head, output=query) for query in range(queries)] for head in range(heads)]
+
+    def stack(field: str, width: int = 0) -> np.ndarray:
+        """Return a field of all explanations, (H, Tq, any), with zeros for keys after the query's step."""
+        rows = [[np.array(getattr(query, field), float) for query in head] for head in explanations]
+        return np.array([[np.pad(row, (0, max(width - len(row), 0))) for row in head] for head in rows])
+
+    first = explanations[0][0]
     sums = LayerIntermediates(
         steps=_score_steps(layer, trace, heads, queries, keys),
-        scale=first_head[0].scale,
-        scores=_stack_rows(explanations, "scores", keys),
-        may_see=_stack_rows(explanations, "may_see", keys).astype(bool),
-        weights=_stack_rows(explanations, "weights", keys),
+        scale=first.scale,
+        scores=stack("scores", keys),
+        may_see=stack("may_see", keys).astype(bool),
+        weights=stack("weights", keys),
         values=np.array([head[-1].values for head in explanations]),
-        context=np.array([[query.context for query in head] for head in explanations]),
-        added=np.array([query.added for query in first_head]),
-        own_part=None if None in own_parts else np.array(own_parts).reshape(heads, queries, -1),
-        before_norm=None if None in norms[0] else np.array([before for before, _ in norms]),
-        after_norm=None if None in norms[0] else np.array([after for _, after in norms]),
+        context=stack("context"),
+        added=stack("added")[0],
+        own_part=None if first.own_part is None else stack("own_part"),
+        before_norm=None if first.before_norm is None else stack("before_norm")[0],
+        after_norm=None if first.after_norm is None else stack("after_norm")[0],
     )
-    return sums, [query.answered for query in first_head if query.answered is not None]
-
-
-def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
-    """Return a field of all explanations, (H, Tq, Tk), with zeros for keys after the query's step."""
-    return np.array(
-        [
-            [np.pad(np.array(row := getattr(query, name), float), (0, keys - len(row))) for query in head]
-            for head in explanations
-        ]
-    )
+    return sums, [query.answered for query in explanations[0] if query.answered is not None]
 
 
 def _score_steps(layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int) -> list[ScoreStep]:
     """Return the intermediate vectors of the scores, each stored as compactly as possible."""
-    rows = [read_layer_row(trace.insides, query) for query in range(queries)]
+    rows = [read_query(trace.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()
     pair_steps = [
         [[layer.score.steps(row.query[head].float(), prepared[head, key]) for key in range(keys)] for row in rows]
         for head in range(heads)
     ]
-    arrays: list[np.ndarray] = []
-    steps: list[ScoreStep] = []
+    arrays, steps = list[np.ndarray](), list[ScoreStep]()
     for name in pair_steps[0][0][0]:
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
         # The function detects from the values whether each vector depends on the query, the key or both, so
         # that a new score needs no declaration.
         pairs = combinations(range(len(arrays)), 2)
         products = (pair for pair in pairs if np.allclose(arrays[pair[0]] * arrays[pair[1]], array))
-        factors = next(products, None)
-        if factors is not None:
+        if (factors := next(products, None)) is not None:
             steps.append(ScoreStep(name, None, "product", factors))
         elif (array == array[:, :, :1]).all():
             steps.append(ScoreStep(name, array[:, :, 0], "query"))

@@ -13,11 +13,11 @@ from torch import nn
 
 from regard.arguments import public
 from regard.attention.positions import LearnedPositions, Rotary, Sinusoidal
-from regard.errors import InputError, check_range, shorten, unknown_choice
+from regard.errors import InputError, check_range, plural, shorten, unknown_choice
+from regard.interpret.attribution.attention import map_rollout
 from regard.interpret.estimates import describe_interval, estimate, resample_counts
 from regard.interpret.importance import head_importance
 from regard.interpret.roles import induction_keys
-from regard.interpret.rollout import map_rollout
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import CROSS, AlignedHead, LayerKind, LayerMap, answer_text, best_aligned, intervention_lines
 from regard.viz.plots import (
@@ -46,10 +46,10 @@ from regard.viz.plots import (
 )
 from regard.viz.subject import NeedsInputs, ViewedSubject, layer_named
 
-SAMPLES = 100
-"""Number of unseen inputs over which weights are averaged."""
-SHORTENED = 300
-"""Number of characters that a caption shows from an input."""
+SAMPLES = 100  # Number of unseen inputs over which weights are averaged
+UNUSED = " not used in training, drawn with seed {}"
+FRAMES = "Frames mark the inputs on which the answer depends."
+SHORTENED = 300  # Number of characters that a caption shows from an input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +72,6 @@ def describe(subject: ViewedSubject[Any]) -> str:
     return f"{subject.name} ({about['kind']}{steps})"
 
 
-def drawn_by(subject: ViewedSubject[Any], words: str) -> str:
-    return "" if isinstance(subject, NeedsInputs) else words
-
-
 def one_map(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
     """Return the attention map of the first input or of a drawn input, and its caption text."""
     if options.inputs:
@@ -84,7 +80,7 @@ def one_map(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[Attent
         if not subject.about()["draws"]:
             raise InputError(f"{subject.name} cannot draw an input: give --text (in Python inputs=[...])")
         attention = subject.attend(seed=options.seed)
-        drawn = drawn_by(subject, f", drawn with seed {options.seed}")
+        drawn = "" if isinstance(subject, NeedsInputs) else f", drawn with seed {options.seed}"
     if not attention.layers:
         _ = attention.cross  # raises an error with advice
     return attention, f"the input {shorten(attention.input, SHORTENED)}{drawn}"
@@ -103,27 +99,18 @@ def remarks(attention: AttentionMap) -> list[str]:
 
 
 def many_maps(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
-    """Return the attention maps of the user's inputs, or of unseen inputs, and their caption text.
-
-    Raises `InputError` for a map that contains only the largest weight of each square of steps, and for a model
-    without attention.
-    """
-    words = ""
+    """Return the attention maps of the user's inputs, or of unseen inputs, and their caption text. Raises `InputError`
+    for a map that contains only the largest weight of each square of steps, and for a model without attention."""
     if options.inputs:
-        maps = [subject.attend(text) for text in options.inputs]
+        maps, words = [subject.attend(text) for text in options.inputs], ""
     else:
-        inputs = subject.unseen(options.samples or SAMPLES, options.seed)
-        maps = [subject.look(sample) for sample in inputs]
-        words = "" if isinstance(subject, NeedsInputs) else f" not used in training, drawn with seed {options.seed}"
+        maps = list(map(subject.look, subject.unseen(options.samples or SAMPLES, options.seed)))
+        words = "" if isinstance(subject, NeedsInputs) else UNUSED.format(options.seed)
     if any(layer.rows is not None for attention in maps for layer in attention.layers.values()):
         raise InputError("the figure needs exact weights, for which an input is too long: give shorter inputs")
     if not maps[0].layers:
         _ = maps[0].cross  # raises an error with advice
-    return maps, f"over {counted(len(maps))}{words}"
-
-
-def counted(inputs: int) -> str:
-    return f"{inputs:,} input{'s' if inputs != 1 else ''}"
+    return maps, f"over {plural(len(maps), 'input')}{words}"
 
 
 def interval_words(samples: int, heads: int) -> str:
@@ -133,10 +120,8 @@ def interval_words(samples: int, heads: int) -> str:
 
 
 def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each head, with the mean and the interval over inputs.
-
-    `values`: by layer, for each input the values of all heads (H), NaN where they are undefined. `name`: column.
-    """
+    """Return a row for each head, with the mean and the interval over inputs. `values`: by layer, for each input the
+    values of all heads (H), NaN where they are undefined. `name`: column."""
     rows = []
     for layer, per_input in values.items():
         draws = resample_counts(len(per_input), seed)
@@ -148,11 +133,7 @@ def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) 
 
 
 def layer_labels(layers: Mapping[str, LayerKind]) -> dict[str, str]:
-    """Return short labels of layers by name: the number of the layer, with its kind if the kinds differ.
-
-    >>> layer_labels({"encoder.0.self_attention": "encoder", "cross": "cross"})
-    {'encoder.0.self_attention': 'encoder', 'cross': 'cross'}
-    """
+    """Return short labels of layers by name: the number of the layer, with its kind if the kinds differ."""
     kinds = list(layers.values())
     labels = {}
     for index, (name, kind) in enumerate(layers.items()):
@@ -166,9 +147,7 @@ def rounded(weights: np.ndarray) -> np.ndarray:
 
 
 SCORES = 2.4
-"""Width of the panel with the induction of all heads, in inches; the panel beside it shows the weights of one
-head.
-"""
+"""Width of the panel with the induction of all heads, in inches; the panel beside it shows the weights of one head."""
 
 
 def heads_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
@@ -201,7 +180,7 @@ def alignment_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
         "Pieces of words are merged: sums over pieces of an input word, means over pieces of an output word."
         if pieces
         else "",
-        _frames(layer),
+        FRAMES * (layer.relevant is not None),
         plot.notes,
         *remarks(attention),
     ]
@@ -236,11 +215,10 @@ def rollout_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
     layer, product = products[name]
     plot = _matrix(layer, product, options.width, ("state", "input"), marks=layer.relevant, root=True)
     caption = [
-        f"Rollout (Abnar and Zuidema 2020) of {describe(subject)} on {words}: fraction of each input in each "
-        f"state after the layer {name}. Rollout averages the heads, counts the residual connection as half of "
-        f"each"
-        " state, and ignores values and feed-forward layers.",
-        _frames(layer),
+        f"Rollout (Abnar and Zuidema 2020) of {describe(subject)} on {words}: fraction of each input in each state "
+        f"after the layer {name}. Rollout averages the heads, counts the residual connection as half of each state, "
+        "and ignores values and feed-forward layers.",
+        FRAMES * (layer.relevant is not None),
         plot.notes,
         *remarks(attention),
     ]
@@ -249,14 +227,16 @@ def rollout_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
 
 
 def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the induction of each head as a fraction of its attention, and the weights of the head with the
-    largest fraction.
-    """
+    """Draw the induction of each head as a fraction of its attention, and the weights of the head with the largest
+    fraction."""
     maps, words = many_maps(subject, options)
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):
-        if (keys := _induction_keys(layer)) is not None:
-            shares.setdefault(layer.name, []).append(_induction_share(layer, keys))
+        if (keys := induction_keys(layer)) is not None:
+            # Over the queries whose token occurred before
+            of_queries = (layer.weights * keys).sum(2)[:, keys.any(1)]
+            unknown = np.full(len(layer.weights), np.nan)
+            shares.setdefault(layer.name, []).append(of_queries.mean(1) if of_queries.size else unknown)
     if not shares:
         raise InputError(f"induction needs layers of self-attention, and {subject.name} has none")
     shares = {name: values for name, values in shares.items() if not np.isnan(np.stack(values)).all()}
@@ -271,7 +251,7 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
     table = {labels[name]: [row["induction"] for row in rows if row["layer"] == name] for name in shares}
     wide = options.width >= NARROW
     width = options.width - SCORES if wide else options.width
-    marks = _induction_keys(layer)
+    marks = induction_keys(layer)
     plot = _matrix(layer, layer.weights[best["head"]], width, ("query", "key"), marks=marks, root=True)
     height = min(0.55 + 0.14 * max(len(table), 3), 6.0)
 
@@ -286,11 +266,10 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
         return figure
 
     caption = [
-        f"Induction in {describe(subject)}: fraction of each head's weight on the tokens that followed "
-        f"earlier occurrences of the query's token (Olsson et al. 2022), mean {words}. The matrix shows the "
-        f"head with"
-        f" the largest share ({labels[best['layer']]}, head {best['head']}: {best['induction']:.3f}) on"
-        f" {shorten(shown.input, SHORTENED)}; frames mark these tokens.",
+        f"Induction in {describe(subject)}: fraction of each head's weight on the tokens that followed earlier "
+        f"occurrences of the query's token (Olsson et al. 2022), mean {words}. The matrix shows the head with the "
+        f"largest share ({labels[best['layer']]}, head {best['head']}: {best['induction']:.3f}) on "
+        f"{shorten(shown.input, SHORTENED)}; frames mark these tokens.",
         interval_words(len(maps), len(rows)),
         plot.notes,
         *remarks(shown),
@@ -298,30 +277,11 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
     return {"caption": caption, "data": rows, "draw": draw}
 
 
-def _induction_keys(layer: LayerMap) -> np.ndarray | None:
-    return induction_keys(layer, np.ones(layer.weights.shape[1:], dtype=bool))
-
-
-def _induction_share(layer: LayerMap, keys: np.ndarray) -> np.ndarray:
-    """Return the fraction of each head's weight (H) on induction, over the queries whose token occurred
-    before.
-    """
-    queries = keys.any(1)
-    if not queries.any():
-        return np.full(len(layer.weights), np.nan)
-    share: np.ndarray = (layer.weights * keys).sum(2)[:, queries].mean(1)
-    return share
-
-
 def _chosen(layers: list[LayerMap], options: FigureOptions) -> list[LayerMap]:
     if options.layer is None:
         return layers
     by_name = {layer.name: layer for layer in layers}
     return [by_name[layer_named(options.layer, list(by_name))]]
-
-
-def _frames(layer: LayerMap) -> str:
-    return "" if layer.relevant is None else "Frames mark the inputs on which the answer depends."
 
 
 def _matrix(layer: LayerMap, weights: np.ndarray, width: float, names: tuple[str, str], **options: Any) -> MatrixPlot:
@@ -339,14 +299,10 @@ def _data(layer: LayerMap, weights: np.ndarray) -> dict[str, Any]:
     return {"queries": layer.query_labels, "keys": layer.key_labels, "weights": rounded(weights)}
 
 
-RANKED = 12
-"""Number of heads that are drawn with their intervals."""
-LABELLED = 100
-"""Largest size of a vocabulary for which all tokens are labeled."""
-GREY = 3000
-"""Number of tokens that are drawn without labels."""
-POINTS_PER_POSITION, MOST_POINTS = 40, 40_000
-"""Number of points of a wave between two positions, and in total."""
+RANKED = 12  # Number of heads that are drawn with their intervals
+LABELLED = 100  # Largest size of a vocabulary for which all tokens are labeled
+GREY = 3000  # Number of tokens that are drawn without labels
+POINTS_PER_POSITION, MOST_POINTS = 40, 40_000  # Number of points of a wave between two positions, and in total
 POSITION_TABLE = re.compile(r"(^|\.)(position_embeddings?|pos_embed|embed_positions|wpe)(\.weight)?$")
 CURVE_NAMES = {
     "loss": "loss (nats)",
@@ -374,10 +330,10 @@ def importance_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
         intervals.append(ValueInterval(f"{labels[name]}, {head}", value, *ends))
         sure[name][head] = known is not None and not known.low <= 0 <= known.high
     nats = " (nats)" if "loss" in importance.measure else ""
-    drawn = drawn_by(subject, f" not used in training, drawn with seed {options.seed}")
+    drawn = "" if isinstance(subject, NeedsInputs) else UNUSED.format(options.seed)
     caption = [
         f"Importance of the heads of {describe(subject)}: increase of the {importance.measure}{nats} when a head"
-        f" is off (Michel et al. 2019), mean over {counted(importance.samples)}{drawn}. With all heads on,"
+        f" is off (Michel et al. 2019), mean over {plural(importance.samples, 'input')}{drawn}. With all heads on,"
         f" the {importance.measure} is {importance.loss:.4f}.",
         f"Beside the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
         "Dots in the matrix mark intervals that exclude 0." if importance.samples > 1 else "",
@@ -422,15 +378,9 @@ def entropy_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
 
 
 def row_entropy(weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the entropy of each head (H), and of uniform attention to the same keys: means over queries, in
-    nats.
-
-    `weights`: (H, Tq, Tk). Queries without weights are left out. A key counts as visible to a query if a head
-    gives it weight.
-
-    >>> row_entropy(np.array([[[0.5, 0.5]]]))
-    (array([0.69314718]), 0.6931471805599453)
-    """
+    """Return the entropy of each head (H), and of uniform attention to the same keys: means over queries, in nats.
+    `weights`: (H, Tq, Tk). Queries without weights are left out. A key counts as visible to a query if a head gives it
+    weight."""
     weights = weights.astype(np.float64)
     logarithms = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
     visible = (weights > 0).any(0).sum(1)
@@ -469,7 +419,13 @@ def _positions(subject: ViewedSubject[Any] | None, options: FigureOptions) -> tu
         positions: Any = Sinusoidal(options.dimensions)
         title = "Sinusoidal positions (Vaswani et al. 2017)"
     elif not hasattr(subject.model, "input_positions"):
-        return _position_table(subject), None, f"Position vectors of {describe(subject)}"
+        for name, table in subject.model.named_parameters():
+            if POSITION_TABLE.search(name) and table.dim() in (2, 3):
+                vectors = table.detach().float().cpu().reshape(-1, table.shape[-1]).numpy()
+                return vectors, None, f"Position vectors of {describe(subject)}"
+        raise InputError(
+            f"{subject.name} has no table of positions: the model has rotary or relative positions, or no positions"
+        )
     else:
         positions, title = subject.model.input_positions, f"Positions of {describe(subject)}"
     if positions is None:
@@ -492,15 +448,6 @@ def _positions(subject: ViewedSubject[Any] | None, options: FigureOptions) -> tu
     return vectors, positions.waves_at(torch.linspace(0, length - 1, points, dtype=torch.float64)).numpy(), title
 
 
-def _position_table(subject: ViewedSubject[Any]) -> np.ndarray:
-    for name, parameter in subject.model.named_parameters():
-        if POSITION_TABLE.search(name) and parameter.dim() in (2, 3):
-            return parameter.detach().float().cpu().reshape(-1, parameter.shape[-1]).numpy()
-    raise InputError(
-        f"{subject.name} has no table of positions: the model has rotary or relative positions, or no positions"
-    )
-
-
 def learning_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the loss and the exact match over the training steps of a run."""
     if not hasattr(subject, "metrics"):
@@ -514,7 +461,7 @@ def learning_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict
     seed = subject.config.training.seed  # type: ignore[attr-defined]
     caption = [
         f"Training of {describe(subject)}, seed {seed}, one run: loss and exact match of single training batches,"
-        f" at {len(steps):,} of the steps {steps[0]:,} to {steps[-1]:,}, not smoothed.",
+        f" at {len(steps):,} of the steps {steps[0]:,} to {steps[-1]:,}, not smoothed."
     ]
     rows = [{"step": line["step"]} | {name: line.get(name) for name in names} for line in lines]
     return {"caption": caption, "data": rows, "draw": lambda: draw_learning(curves, options.width)}
@@ -542,9 +489,8 @@ def embeddings_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
         for place, (index, text) in enumerate(zip(labelled, token_labels(list(names.values())), strict=True))
     }
     caption = [
-        f"Token embeddings of {describe(subject)} on their first two principal components, computed over all"
-        f" {len(table):,} tokens of width {table.shape[1]}; these components explain {sum(shares):.1%} of the "
-        f"variance.",
+        f"Token embeddings of {describe(subject)} on their first two principal components, computed over all "
+        f"{len(table):,} tokens of width {table.shape[1]}; these components explain {sum(shares):.1%} of the variance.",
         f"Blue: {len(labelled)} tokens{' of the text' if texts else ''}.",
         f"{len(labelled) - len(shown)} labels are left out because they would overlap."
         if len(shown) < len(labelled)
@@ -565,11 +511,8 @@ def embeddings_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
 
 
 def principal_components(table: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """Return vectors (N, D) on their first two principal components (N, 2), and the fraction of variance of
-    each component.
-
-    The sign of each component makes its largest coordinate positive.
-    """
+    """Return vectors (N, D) on their first two principal components (N, 2), and the fraction of variance of each
+    component. The sign of each component makes its largest coordinate positive."""
     centred = table.astype(np.float64) - table.mean(0, dtype=np.float64)
     variances, directions = np.linalg.eigh(centred.T @ centred)
     points = centred @ directions[:, :-3:-1]
@@ -617,11 +560,9 @@ FIGURE_KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "learning": learning_figure,
     "embeddings": embeddings_figure,
 }
-WIDE = ("heads", "importance", "positions")
-"""Kinds of figures that fill both columns of a page unless a width is given."""
+WIDE = ("heads", "importance", "positions")  # Kinds of figures that fill both columns of a page unless a width is given
 
-SINGLE = ("heads", "alignment", "rollout")
-"""Kinds of figures that show one input."""
+SINGLE = ("heads", "alignment", "rollout")  # Kinds of figures that show one input
 
 
 @public
@@ -639,15 +580,14 @@ def plot(
     dimensions: int = 64,
     length: int = 100,
 ) -> PaperFigure:
-    """Measure the values of a figure, and return the figure; `save(path)` writes the figure, its caption and
-    its data.
+    """Measure the values of a figure, and return the figure; `save(path)` writes the figure, its caption and its data.
 
-    `kind`: heads, alignment, rollout, induction, importance, entropy, positions, learning or embeddings.
-    `subject`: a run, or a result of `regard.look`; only `positions` needs no subject (the sinusoidal encoding
-    of width `dimensions`). `inputs`: texts; by default `samples` inputs that the subject draws with `seed`, or
-    that were not used in training. Kinds that show a single input use the first input. For induction in an
-    external model, each text is repeated once. `layer`: number or name. `width`: 3.3 or 6.9 inches. `style`: a
-    matplotlib style sheet. `length`: number of positions.
+    `kind`: heads, alignment, rollout, induction, importance, entropy, positions, learning or embeddings. `subject`: a
+    run, or a result of `regard.look`; only `positions` needs no subject (the sinusoidal encoding of width
+    `dimensions`). `inputs`: texts; by default `samples` inputs that the subject draws with `seed`, or that were not
+    used in training. Kinds that show a single input use the first input. For induction in an external model, each text
+    is repeated once. `layer`: number or name. `width`: 3.3 or 6.9 inches. `style`: a matplotlib style sheet. `length`:
+    number of positions.
 
     Raises `InputError` if the subject lacks the quantity that the figure shows.
 

@@ -1,7 +1,7 @@
 """Head importance: the loss increase when a head is disabled (Michel et al. 2019, section 3.2)."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,15 +16,14 @@ from regard.activations.weights import intervene
 from regard.arguments import public
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
-from regard.interpret.resampling import ENOUGH
-from regard.result import Result, percent, signed
+from regard.interpret.needs import ENOUGH
+from regard.result import Result, percent, plain_table, signed
 from regard.viz.page import WorthData
 from regard.viz.subject import Input, PrunableSubject, Subject
 
 GROUPS = 1000
 """Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
-resampling all inputs takes long.
-"""
+resampling all inputs takes long."""
 ROUNDING, COARSEST = 16, 0.02
 """Smallest difference of a loss that is not rounding, in units of the precision of the parameters' dtype times
 the loss of an output (at least 1), and its largest value: half precision rounds logits, not losses."""
@@ -39,9 +38,8 @@ class HeadImportance(Result):
     loss: float
     """Mean cross-entropy of all output steps with all heads enabled, in nats."""
     added: dict[str, list[float]]
-    """Loss increase when each head is disabled, by layer. A value below 0 means that the loss is lower without
-    the head.
-    """
+    """Loss increase when each head is disabled, by layer. A value below 0 means that the loss is lower without the
+    head."""
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
     """`added` with 95 % intervals over the samples; None for a single sample."""
     measure: str = "loss"
@@ -75,7 +73,7 @@ class HeadImportance(Result):
         over = f"({self.loss:.4f} with all on, {self.samples:,} samples)"
         title = f"{self.measure.capitalize()} added when a head is off {over}"
         columns = [f"head {head}" for head in range(max(map(len, self.added.values())))]
-        table, has_brackets = Table("layer", *columns, box=None, pad_edge=False), False
+        table, has_brackets = plain_table(("layer", *columns)), False
         for layer, values in self.added.items():
             cells = [signed(value, 4, small=True) for value in values]
             for head, interval in enumerate(self.intervals.get(layer, [])):
@@ -90,15 +88,14 @@ class HeadImportance(Result):
 
 def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]]:
     """Return the importance of each head by layer, with intervals if known, in the format of the page."""
-
-    def worth(value: float, interval: Estimate | None) -> WorthData:
-        low, high = (None, None) if interval is None else (interval.low, interval.high)
-        return {"added": value, "low": low, "high": high}
-
-    return {
-        layer: [worth(value, importance.interval(layer, head)) for head, value in enumerate(added)]
-        for layer, added in importance.added.items()
-    }
+    layers: dict[str, list[WorthData]] = {}
+    for layer, added in importance.added.items():
+        known = [importance.interval(layer, head) for head in range(len(added))]
+        ends = [(None, None) if interval is None else (interval.low, interval.high) for interval in known]
+        layers[layer] = [
+            {"added": value, "low": low, "high": high} for value, (low, high) in zip(added, ends, strict=True)
+        ]
+    return layers
 
 
 @public
@@ -125,8 +122,44 @@ def head_importance(
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="importance")
-    base = subject.losses(inputs)
-    increases, unchanged = _measure_increases(subject, inputs, base, on_progress)
+    base, components = subject.losses(inputs), subject.components
+    increases, unchanged = dict[str, list[np.ndarray]](), dict[str, list[str]]()
+    counts = np.maximum(base[:, 1], 1)
+    dtypes = (parameter.dtype for parameter in subject.model.parameters() if parameter.is_floating_point())
+    rounding = min(ROUNDING * torch.finfo(next(dtypes, torch.float32)).eps, COARSEST)
+    heads, done = sum(layer.heads for layer in subject.layers), 0
+    on_progress(done, heads)
+    for layer in subject.layers:
+        # The loss with and without a head is measured on the same inputs, because differences have a smaller variance
+        # than separate losses, and on the same path, because rounding differs between paths.
+        used = list[Tensor]()
+
+        def keep(name: str, contexts: Tensor, used: list[Tensor] = used) -> Tensor:
+            # Disabling a head whose context is zero changes nothing. All steps of a row together, because a single
+            # step may have no key.
+            used.append(components.split(name, contexts).ne(0).any(-1).any(-2).flatten(0, -2).cpu())
+            return contexts
+
+        watched = [layer.name] if layer.name in components.heads else []
+        with intervene(subject, layer.name, heads=[]), components.replace_contexts(keep, watched):
+            same = subject.losses(inputs)[:, 0]
+        # A difference within rounding is 0: below `ROUNDING` units of the dtype, or below what the unchanged losses
+        # differ from those of a pass with an intervention on no head.
+        noise = (np.abs(same - base[:, 0]) / counts).max()
+        least = np.maximum(noise, rounding * np.maximum(1, np.abs(same) / counts)) * counts
+        increases[layer.name] = []
+        shares = torch.cat(used).double().mean(0).tolist() if used else [1.0] * layer.heads
+        zero = [f"{percent(1 - share, 0)} of the" if share else "all" for share in shares]
+        unchanged[layer.name] = [
+            "" if share >= ENOUGH else f"its context is zero for {part} inputs"
+            for share, part in zip(shares, zero, strict=True)
+        ]
+        for head in range(layer.heads):
+            with intervene(subject, layer.name, heads=[head]):
+                change = subject.losses(inputs)[:, 0] - same
+            increases[layer.name].append(np.where(np.abs(change) > least, change, 0.0))
+            done += 1
+            on_progress(done, heads)
     outputs = max(base[:, 1].sum(), 1)
     return HeadImportance(
         samples=len(inputs),
@@ -138,60 +171,9 @@ def head_importance(
     )
 
 
-def _measure_increases(
-    subject: Subject[Input], inputs: Sequence[Input], base: np.ndarray, on_progress: Callable[[int, int], None]
-) -> tuple[dict[str, list[np.ndarray]], dict[str, list[str]]]:
-    """Return by layer, for each head, how much the loss (N,) of each input rises without the head, and why
-    nothing can be said about the head.
-
-    A difference within rounding is 0: below `ROUNDING` units of the dtype, or below what the unchanged losses
-    `base` (N, 2) differ from those of a pass with an intervention on no head.
-    """
-    increases: dict[str, list[np.ndarray]] = {}
-    unchanged: dict[str, list[str]] = {}
-    components, outputs = subject.components, np.maximum(base[:, 1], 1)
-    dtypes = (parameter.dtype for parameter in subject.model.parameters() if parameter.is_floating_point())
-    rounding = min(ROUNDING * torch.finfo(next(dtypes, torch.float32)).eps, COARSEST)
-    heads, done = sum(layer.heads for layer in subject.layers), 0
-    on_progress(done, heads)
-    for layer in subject.layers:
-        # The loss with and without a head is measured on the same inputs, because differences have a smaller
-        # variance than separate losses, and on the same path, because rounding differs between paths.
-        used = list[Tensor]()
-
-        def keep(name: str, contexts: Tensor, used: list[Tensor] = used) -> Tensor:
-            # Disabling a head whose context is zero changes nothing. All steps of a row together, because a
-            # single step may have no key.
-            used.append(components.split(name, contexts).ne(0).any(-1).any(-2).flatten(0, -2).cpu())
-            return contexts
-
-        watched = [layer.name] if layer.name in components.heads else []
-        with intervene(subject, layer.name, heads=[]), components.replace_contexts(keep, watched):
-            same = subject.losses(inputs)[:, 0]
-        noise = (np.abs(same - base[:, 0]) / outputs).max()
-        least = np.maximum(noise, rounding * np.maximum(1, np.abs(same) / outputs)) * outputs
-        increases[layer.name] = []
-        shares = torch.cat(used).double().mean(0).tolist() if used else [1.0] * layer.heads
-        unchanged[layer.name] = [
-            ""
-            if share >= ENOUGH
-            else f"its context is zero for {percent(1 - share, 0) + ' of the' if share else 'all'} inputs"
-            for share in shares
-        ]
-        for head in range(layer.heads):
-            with intervene(subject, layer.name, heads=[head]):
-                change = subject.losses(inputs)[:, 0] - same
-            increases[layer.name].append(np.where(np.abs(change) > least, change, 0.0))
-            done += 1
-            on_progress(done, heads)
-    return increases, unchanged
-
-
 def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:
-    """Return the mean loss increase per output step with its interval.
-
-    `increase` (N,): the loss increase of each input, summed over its output steps. `outputs` (N,): their number.
-    """
+    """Return the mean loss increase per output step with its interval. `increase` (N,): the loss increase of each
+    input, summed over its output steps. `outputs` (N,): their number."""
     size = -(-len(increase) // GROUPS)
     if size > 1:
         starts = np.arange(0, len(increase), size)
@@ -209,10 +191,8 @@ _cached_counts = functools.lru_cache(maxsize=2)(resample_counts)  # all heads of
 class PrunedHeads(NamedTuple):
     """The heads that `prune_heads` removed, and the importance of heads before and after the pruning."""
 
-    removed: list[tuple[str, int]]
-    """Layer and head, numbered as in the original model, in the order of removal."""
-    left: dict[str, list[int]]
-    """Remaining heads in ascending order, for each layer that can be pruned."""
+    removed: list[tuple[str, int]]  # Layer and head, numbered as in the original model, in the order of removal
+    left: dict[str, list[int]]  # Remaining heads in ascending order, for each layer that can be pruned
     before: HeadImportance
     after: HeadImportance
 
@@ -223,12 +203,9 @@ class Pruned(Result):
 
     removed: list[tuple[str, int]]
     """Layer and head, numbered as in the whole model, in the order of removal: the least important first."""
-    samples: int
-    """Number of inputs over which the losses are measured."""
-    measure: str = "loss"
-    """Name of the losses for tables."""
-    loss_before: float
-    """Mean cross-entropy of all output steps in nats, or the loss that `measure` names."""
+    samples: int  # Number of inputs over which the losses are measured
+    measure: str = "loss"  # Name of the losses for tables
+    loss_before: float  # Mean cross-entropy of all output steps in nats, or the loss that `measure` names
     loss_after: float
     parameters_before: int
     parameters_after: int
@@ -240,12 +217,12 @@ class Pruned(Result):
         )
 
     def table(self) -> Table:
-        table = Table("", "before", "after", box=None, pad_edge=False)
-        table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
-        table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")
-        losses = f"{self.loss_before:.4f}", f"{self.loss_after:.4f}"
-        table.add_row(f"{self.measure}, {self.samples:,} samples", *losses)
-        return table
+        rows = [
+            ("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed)),
+            ("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}"),
+            (f"{self.measure}, {self.samples:,} samples", f"{self.loss_before:.4f}", f"{self.loss_after:.4f}"),
+        ]
+        return plain_table(("", "before", "after"), rows)
 
 
 def prune_heads(subject: PrunableSubject[Input], heads: int = 1, *, seed: int = 0) -> PrunedHeads:

@@ -2,14 +2,13 @@
 
     x = Σ_w J_w w          w: outputs of embeddings, positions, heads, feed-forward layers, and biases
 
-The outputs are leaves of the autograd graph, and the scale of every norm is fixed ("frozen") at its value in this
-pass (Elhage et al. 2021, "Handling layer normalization"). Between the leaves, everything is linear. The Jacobian
-J_w therefore gives the exact part of each output along direct paths: the effect of an output through a later
-layer belongs to the part of that layer. The sum of the parts is compared with the whole: an operation that is not
-linear is an error.
+The outputs are leaves of the autograd graph, and the scale of every norm is fixed ("frozen") at its value in this pass
+(Elhage et al. 2021, "Handling layer normalization"). Between the leaves, everything is linear. The Jacobian J_w
+therefore gives the exact part of each output along direct paths: the effect of an output through a later layer belongs
+to the part of that layer. The sum of the parts is compared with the whole: an operation that is not linear is an error.
 
-This graph is not made with `regard.replace`: it needs a leaf at every bias, position and embedding, and other
-gradients of norms, and none of these is an activation with a name.
+This graph is not made with `regard.replace`: it needs a leaf at every bias, position and embedding, and other gradients
+of norms, and none of these is an activation with a name.
 """
 
 import re
@@ -26,23 +25,24 @@ from torch.overrides import TorchFunctionMode
 
 from regard.activations.components import Components
 from regard.activations.interface import is_linear, is_norm
-from regard.attention.names import layer_name
+from regard.attention.descriptions import part_name
+from regard.attention.layer import AttentionLayer, LayerCall, attention_layers, trace_layer
+from regard.attention.names import layer_name, short_name
+from regard.attention.parts import Forgetting, Selective, positions_of
 from regard.attention.positions import Concatenated, Positions
+from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
 from regard.errors import InputError
-from regard.viz.subject import ForwardPass, ScoreCall
+from regard.viz.subject import Calls, ForwardPass, ScoreCall
 
 PartKind = Literal["token", "position", "embedding", "head", "feed_forward", "bias", "vector"]
 """What a part of the model writes: a token embedding, a position, another embedding (such as BERT's segments),
 the context of a head, the output of a feed-forward layer, a bias, a learned vector (such as the queries of a
 query model)."""
-ROWS = 16
-"""Rows of a Jacobian that are computed at once; more rows need more memory."""
-POSITION = re.compile(r"pos|wpe", re.I)
-"""Names of embeddings of positions in transformers models."""
+ROWS = 16  # Rows of a Jacobian that are computed at once; more rows need more memory
+POSITION = re.compile(r"pos|wpe", re.I)  # Names of embeddings of positions in transformers models
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 """Largest accepted difference between the sum of all parts and the whole, as a fraction of the largest part."""
-HALF_TOLERANCE = 5e-2
-"""The same for dtypes of half precision, whose parts are rounded to three digits."""
+HALF_TOLERANCE = 5e-2  # The same for dtypes of half precision, whose parts are rounded to three digits
 ACTIVATIONS = (F.gelu, F.silu, F.relu, torch.relu, torch.tanh)
 """Activation functions in output heads, such as those of BERT and RoBERTa, and the cap of Gemma's logits."""
 INDIRECT = "it adds to the logit only through other layers"
@@ -52,10 +52,8 @@ class Leaf(NamedTuple):
     """One output of a part of the model, as a leaf of the graph."""
 
     kind: PartKind
-    name: str
-    """Short name of the layer or module; `name#1` for its second call."""
-    value: Tensor
-    """(..., T, D); (D,) of a bias."""
+    name: str  # Short name of the layer or module; `name#1` for its second call
+    value: Tensor  # (..., T, D); (D,) of a bias
     heads: int = 1
 
 
@@ -81,6 +79,7 @@ class LinearGraph:
         feed_forward = {id(module) for module in self.components.feed_forward.values()}
         modules = {layer_name(self.model, name): module for name, module in self.model.named_modules()}
         inside = {id(part) for layer in self.contexts for part in modules[layer].modules()}
+        unknown_blocks = tuple(f"{block}." for block in self.components.feed_forward_left_out)
         wrapped: set[int] = set()
         with ExitStack() as stack:
             stack.enter_context(_FrozenFunctions(self.frozen))
@@ -104,7 +103,9 @@ class LinearGraph:
                     after = partial(self._replace_output, kind, name)
                 elif is_norm(module):
                     after = partial(self._freeze_norm, name)
-                elif is_linear(module) and id(module) not in inside and self._is_feed_forward(name):
+                # In a block without a known feed-forward layer, every linear layer outside attention counts as one.
+                # Elsewhere, linear layers change the width of embeddings, or are the output head.
+                elif is_linear(module) and id(module) not in inside and name.startswith(unknown_blocks):
                     before, after = _detach_inputs, partial(self._replace_output, "feed_forward", name)
                 elif is_linear(module):
                     after = partial(self._separate_bias, name)
@@ -116,11 +117,6 @@ class LinearGraph:
                 stack.callback(module.register_forward_hook(after).remove)
             self._add_vectors(stack, inside)
             yield
-
-    def _is_feed_forward(self, name: str) -> bool:
-        # In a block without a known feed-forward layer, every linear layer outside attention counts as one.
-        # Elsewhere, linear layers change the width of embeddings, or are the output head.
-        return any(name.startswith(f"{block}.") for block in self.components.feed_forward_left_out)
 
     def _add_vectors(self, stack: ExitStack, inside: set[int]) -> None:
         """Add the parameters that a model adds to its states without a module, such as learned queries."""
@@ -255,11 +251,9 @@ class DirectPaths(LinearGraph):
         return remainder
 
     def head_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Return, by layer, the direct parts (H, C) of heads in all logits (C) of one output step.
-
-        The logits are linear in the contexts, so the product of their Jacobian and a context is its part. It is
-        computed by two backward passes. A layer without a direct path is left out.
-        """
+        """Return, by layer, the direct parts (H, C) of heads in all logits (C) of one output step. The logits are
+        linear in the contexts, so the product of their Jacobian and a context is its part. It is computed by two
+        backward passes. A layer without a direct path is left out."""
         direction = torch.zeros_like(logits, requires_grad=True)
         parts: dict[str, Tensor] = {}
         for leaf in (leaf for leaf in self.leaves if leaf.kind == "head"):
@@ -281,15 +275,11 @@ class Contribution(NamedTuple):
     """What one part of the model wrote into a vector."""
 
     kind: PartKind
-    name: str
-    """Short name of the layer or module."""
-    step: int | None
-    """Step at which it was written; None for a bias, which is the same at every step."""
-    vector: Tensor
-    """(d,), float64."""
+    name: str  # Short name of the layer or module
+    step: int | None  # Step at which it was written; None for a bias, which is the same at every step
+    vector: Tensor  # (d,), float64
     head: int | None = None
-    key: int | None = None
-    """Step that the head read, if the part of a head is split by steps."""
+    key: int | None = None  # Step that the head read, if the part of a head is split by steps
     jacobian: Tensor | None = None
     """(d, Dv), float64: derivative of the vector by the context of a head, or by the value that it read."""
 
@@ -297,9 +287,8 @@ class Contribution(NamedTuple):
 class LinearPass(LinearGraph):
     """One pass of a model for one input, whose queries, keys and values can be split.
 
-    `calls`: the calls of each attention layer. Vectors that a model divides by their lengths, as in cosine
-    scores, are divided by a constant. Raises `InputError` for a recurrent model, whose states are not sums of
-    outputs.
+    `calls`: the calls of each attention layer. Vectors that a model divides by their lengths, as in cosine scores, are
+    divided by a constant. Raises `InputError` for a recurrent model, whose states are not sums of outputs.
     """
 
     def __init__(self, model: nn.Module, components: Components, forward: ForwardPass) -> None:
@@ -318,17 +307,11 @@ class LinearPass(LinearGraph):
         self._values: dict[tuple[str, int, int], list[Contribution]] = {}
 
     def sources(self, vector: Tensor) -> list[Contribution]:
-        """Return the parts of a vector (d,) of the graph, one for each writer, step and head.
-
-        Raises `InputError` if the parts do not sum to the vector.
-        """
-        sources = [
-            source
-            for leaf, part in zip(self.leaves, jacobians(vector, self.leaves), strict=True)
-            if part is not None
-            for source in leaf_sources(leaf, *part)
-            if source.vector.any()
-        ]
+        """Return the parts of a vector (d,) of the graph, one for each writer, step and head. Raises `InputError` if
+        the parts do not sum to the vector."""
+        parts = zip(self.leaves, jacobians(vector, self.leaves), strict=True)
+        contributions = [source for leaf, part in parts if part is not None for source in leaf_sources(leaf, *part)]
+        sources = [source for source in contributions if source.vector.any()]
         exact = vector.detach().double().cpu()
         total = sum((source.vector for source in sources), torch.zeros_like(exact))
         largest = max([float(source.vector.abs().max()) for source in sources] + [1e-12])
@@ -351,10 +334,8 @@ class LinearPass(LinearGraph):
         return calls[int(number or 0)]
 
     def by_key(self, source: Contribution) -> list[Contribution]:
-        """Split the part of a head by the steps that the head read: its weights times their values.
-
-        Attention weights are fixed. Raises `InputError` if the context is more than weights times values.
-        """
+        """Split the part of a head by the steps that the head read: its weights times their values. Attention weights
+        are fixed. Raises `InputError` if the context is more than weights times values."""
         assert source.head is not None and source.jacobian is not None
         call = self.call(source.name)
         weights = call.weights[source.head, source.step].detach().double().cpu()
@@ -362,9 +343,7 @@ class LinearPass(LinearGraph):
         jacobian = source.jacobian * self._context_factors(source, weights @ values)
         return [
             source._replace(
-                key=key,
-                vector=float(weights[key]) * (jacobian @ values[key]),
-                jacobian=float(weights[key]) * jacobian,
+                key=key, vector=float(weights[key]) * (jacobian @ values[key]), jacobian=float(weights[key]) * jacobian
             )
             for key in weights.nonzero().flatten().tolist()
         ]
@@ -380,8 +359,7 @@ class LinearPass(LinearGraph):
         outer = source.jacobian
         return [
             writer._replace(
-                vector=outer @ writer.vector,
-                jacobian=None if writer.jacobian is None else outer @ writer.jacobian,
+                vector=outer @ writer.vector, jacobian=None if writer.jacobian is None else outer @ writer.jacobian
             )
             for writer in self._values[place]
         ]
@@ -416,10 +394,8 @@ def leaf_sources(leaf: Leaf, steps: list[int], jacobian: Tensor) -> Iterator[Con
 
 
 def jacobians(vector: Tensor, leaves: Sequence[Leaf]) -> list[tuple[list[int], Tensor] | None]:
-    """Return, for each leaf (..., D), the steps on which a vector (d,) depends, and its Jacobian (d, steps, D).
-
-    A step is an index of the leaf, flattened except for the last dimension. None: the vector is independent.
-    """
+    """Return, for each leaf (..., D), the steps on which a vector (d,) depends, and its Jacobian (d, steps, D). A step
+    is an index of the leaf, flattened except for the last dimension. None: the vector is independent."""
     if not vector.requires_grad:
         return [None] * len(leaves)
     tensors = [leaf.value for leaf in leaves]
@@ -461,11 +437,7 @@ def same_value(value: Tensor, linear: Tensor) -> Tensor:
 
 
 def fixed_ratio(output: Tensor, states: Tensor) -> Tensor:
-    """Return `output / states` as a constant, and 0 where `states` is 0.
-
-    >>> fixed_ratio(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 0.0]))
-    tensor([0.5000, 0.0000])
-    """
+    """Return `output / states` as a constant, and 0 where `states` is 0."""
     return torch.where(states == 0, 0.0, output / states).detach()
 
 
@@ -474,18 +446,83 @@ def _detach_inputs(module: nn.Module, args: Any) -> Any:
 
 
 def is_embedding(module: nn.Module) -> bool:
-    """Return whether a module embeds tokens or positions, judged by its class.
-
-    >>> is_embedding(nn.Embedding(5, 4)), is_embedding(nn.Linear(5, 4))
-    (True, False)
-    """
+    """Return whether a module embeds tokens or positions, judged by its class."""
     return isinstance(module, nn.Embedding) or type(module).__name__.endswith("PositionalEmbedding")
 
 
 def group(values: Tensor, weights: Tensor, head: int) -> int:
-    """Return the index of the values (G, Tk, Dv) that a head of weights (H, Tq, Tk) uses.
-
-    >>> group(torch.zeros(2, 5, 3), torch.zeros(4, 5, 5), 3)
-    1
-    """
+    """Return the index of the values (G, Tk, Dv) that a head of weights (H, Tq, Tk) uses."""
     return head * len(values) // len(weights)
+
+
+# The scores of Regard's own attention layers, as products of query and key in the autograd graph. They are recorded
+# by `trace_layer` and not by `regard.record`: the split of a score also needs the mask, and the parts of the layer
+# that scaled or changed the product.
+
+BILINEAR = (Dot, ScaledDot, General, Scalable, Cosine, SoftCapped)
+"""Scores that are products of query and key, times a factor that can be fixed."""
+
+
+def own_forward_pass(model: nn.Module, run: Callable[[], Any]) -> ForwardPass:
+    """Return the forward pass of one of Regard's models; `run` runs it on one input."""
+    return ForwardPass(
+        run=run,
+        record=partial(record_calls, model),
+        embeddings=frozenset(
+            module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Embedding) or name.rpartition(".")[2] == "embedding"
+        ),
+    )
+
+
+@contextmanager
+def record_calls(model: nn.Module) -> Iterator[Calls]:
+    """Record the calls of all attention layers of a model for one input inside the block."""
+    calls: dict[str, list[ScoreCall]] = {}
+    layers = attention_layers(model)
+    with ExitStack() as stack:
+        traces = {name: stack.enter_context(trace_layer(layer)) for name, layer in layers.items()}
+        yield calls
+    for name, traced in traces.items():
+        if traced:
+            calls[short_name(name)] = [make_call(layers[name], call) for call in traced]
+
+
+def make_call(layer: AttentionLayer, trace: LayerCall) -> ScoreCall:
+    """Return one call of a layer for one input, with the factors and additions that make its scores."""
+    query, key, value = trace.query[0], trace.key[0], trace.value[0]
+    weights, scores = trace.weights[0].detach(), trace.scores[0].detach()
+    mask = None if trace.mask is None else trace.mask.expand_as(trace.scores)[0]
+    refusal, additions, remarks, score = "", dict[str, Tensor](), list[str](), layer.score
+    if layer.linear is not None:
+        refusal = f"{part_name(layer.linear)} has no scores: its weights are those that its recurrence implies"
+    elif layer.combination is not None and not isinstance(layer.combination, Forgetting | Selective):
+        refusal = f"{part_name(layer.combination)} combines several scores, so no score belongs to this weight alone"
+    elif type(score) not in BILINEAR:
+        refusal = f"the score {part_name(score)} is not a sum of products of query and key"
+    if refusal:
+        return ScoreCall(query, key, value, weights, scores, torch.ones(()), additions, mask, (), refusal)
+    with torch.no_grad():
+        # The factors between products of query and key (H, Tq, Tk) and scores
+        products = query.double() @ key.double().transpose(-1, -2)
+        if isinstance(score, Cosine):
+            factors = score.gain.double() / query.double().norm(dim=-1, keepdim=True).clamp(min=1e-12)
+            remarks.append("lengths of queries and keys are fixed (cosine)")
+        elif isinstance(score, SoftCapped):
+            factors = torch.full((), query.shape[-1] ** -0.5, dtype=torch.float64)
+            capped = score.cap * torch.tanh(products * factors / score.cap)
+            factors = factors * torch.where(products == 0, 1.0, capped / (products * factors))
+            remarks.append("the ratio of the capped score to the score is fixed (soft_capped)")
+        else:
+            factors = torch.full((), score.scale(query.shape[-1]), dtype=torch.float64)
+        if score.rescale(products[None], trace.mask) is not products:
+            factors = factors * score.rescale(torch.ones_like(products)[None], trace.mask)[0]
+        if layer.bias is not None:
+            positions = positions_of(scores.shape[1], scores.shape[2], scores.device)
+            additions[part_name(layer.bias)] = layer.bias(*positions).double()
+        if layer.combination is not None:
+            before = factors * products + sum(additions.values())
+            additions[part_name(layer.combination)] = scores.double() - before
+            remarks.append(f"{part_name(layer.combination)} is fixed")
+    return ScoreCall(query, key, value, weights, scores, factors, additions, mask, tuple(remarks))

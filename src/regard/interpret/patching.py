@@ -44,21 +44,17 @@ from regard.attention.names import known_name
 from regard.errors import InputError, check_range, plural
 from regard.interpret.edges import (
     LOGITS,
-    Node,
-    ResidualGraph,
     corrupted_pass,
     graph_of_probe,
     patched_reads,
     run_patched,
 )
-from regard.result import Result, signed
+from regard.result import Result, plain_table, signed
 from regard.viz.subject import Subject, check_subject
 
 MIN_DIFFERENCE = 1e-6
-"""Smallest logit difference between the clean and the corrupted run, in nats, for which effects are
-computed."""
-Metric = Callable[[Tensor], Tensor]
-"""Maps the logits (T, C) of one input to a number."""
+"""Smallest logit difference between the clean and the corrupted run, in nats, for which effects are computed."""
+Metric = Callable[[Tensor], Tensor]  # Maps the logits (T, C) of one input to a number
 SAME = "both inputs have the same answer, so there is no difference to restore: give inputs with different answers"
 SAME_PREDICTED = ", or name two answers to compare, answers=(..., ...)"
 
@@ -68,14 +64,10 @@ class AnswerDifference:
     """The measured difference between a clean and a corrupted run."""
 
     measure: Metric
-    answers: tuple[str, str]
-    """The answers for the clean and the corrupted input."""
-    step: int
-    """Output step at which the logits are compared."""
-    clean: float
-    """Difference in the clean run."""
-    corrupted: float
-    """Difference in the corrupted run."""
+    answers: tuple[str, str]  # The answers for the clean and the corrupted input
+    step: int  # Output step at which the logits are compared
+    clean: float  # Difference in the clean run
+    corrupted: float  # Difference in the corrupted run
 
     def restored(self, logits: Tensor) -> float:
         """Return the effect of a patch into the corrupted run with logits (T, C)."""
@@ -92,15 +84,11 @@ class DifferenceEffects(Result):
 
     clean: str
     corrupted: str
-    answers: tuple[str, str]
-    """The answer tokens for the clean and the corrupted input."""
-    difference_clean: float
-    """Logit of the first answer minus the logit of the second answer, for the clean input."""
+    answers: tuple[str, str]  # The answer tokens for the clean and the corrupted input
+    difference_clean: float  # Logit of the first answer minus the logit of the second answer, for the clean input
     difference_corrupted: float
-    step: int
-    """Output step at which the logits are compared."""
-    heads: dict[str, list[float]]
-    """By layer: the effect of each head."""
+    step: int  # Output step at which the logits are compared
+    heads: dict[str, list[float]]  # By layer: the effect of each head
 
     @property
     def difference(self) -> str:
@@ -110,8 +98,7 @@ class DifferenceEffects(Result):
     def effect_table(self, title: str, first: str, wholes: Mapping[str, float]) -> Table:
         """Return a table of layers by heads; `wholes`: effects of whole layers, and of parts without heads."""
         most = max(map(len, self.heads.values()), default=0)
-        table = Table(first, *(f"head {head}" for head in range(most)), "whole", box=None, pad_edge=False)
-        table.title, table.title_justify = title, "left"
+        table = plain_table((first, *(f"head {head}" for head in range(most)), "whole"), title=title)
         for name in dict.fromkeys([*self.heads, *wholes]):
             cells = [signed(value) for value in self.heads.get(name, [])]
             whole = [signed(wholes[name])] if name in wholes else []
@@ -124,18 +111,14 @@ class InputPair(NamedTuple):
 
     clean: Any
     corrupted: Any
-    causal: bool
-    """Whether each output depends on the inputs up to its own position only."""
-    step: int | None = None
-    """The output step that answers the clean input, such as its first mask; None: not known."""
+    causal: bool  # Whether each output depends on the inputs up to its own position only
+    step: int | None = None  # The output step that answers the clean input, such as its first mask; None: not known
 
 
 def prepare_inputs(subject: Subject[Any], clean: Any, corrupted: Any) -> InputPair:
-    """Return both inputs in the form of `Subject.prepare`.
-
-    A model that generates its answers reads the answer to the clean input in both runs, unless the corrupted
-    input is a pair of source and target. Raises `InputError` for different numbers of tokens.
-    """
+    """Return both inputs in the form of `Subject.prepare`. A model that generates its answers reads the answer to the
+    clean input in both runs, unless the corrupted input is a pair of source and target. Raises `InputError` for
+    different numbers of tokens."""
     prepare = subject.patchable.prepare
     first = prepare(clean)
     second = prepare(corrupted, first)
@@ -168,13 +151,19 @@ def compare_answers(
     """Return the difference between the clean and the corrupted run, with logits (T, C) each.
 
     `answers`: two texts (None: the likeliest answers). Of a model with one output number, the number itself is
-    compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the
-    last step; without `answers`, a model that is not causal is compared at the first step at which its
-    predictions differ if they are equal at the last step. Raises `InputError` if the difference is the same in
-    both runs.
+    compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the last
+    step; without `answers`, a model that is not causal is compared at the first step at which its predictions differ if
+    they are equal at the last step. Raises `InputError` if the difference is the same in both runs.
     """
     is_fixed = inputs.causal or answers is not None or metric is not None
-    place = _find_step(logits, inputs.step if step is None else step, is_fixed=is_fixed)
+    count, place = min(map(len, logits)), inputs.step if step is None else step
+    if place is not None:
+        check_range("step", place, -count, count - 1)
+        place %= count
+    else:
+        predicted = [values[:count].argmax(-1) for values in logits]
+        differing = [] if is_fixed else (predicted[0] != predicted[1]).nonzero().flatten().tolist()
+        place = differing[0] if differing and count - 1 not in differing else count - 1
     if answers is None:
         classes = [int(values[place].argmax()) for values in logits]
     else:
@@ -195,19 +184,8 @@ def compare_answers(
     return AnswerDifference(measure, (first, second), place, *differences)
 
 
-def _find_step(logits: Sequence[Tensor], step: int | None, *, is_fixed: bool) -> int:
-    count = min(map(len, logits))
-    if step is not None:
-        check_range("step", step, -count, count - 1)
-        return step % count
-    clean, corrupted = (values[:count].argmax(-1) for values in logits)
-    differing: list[int] = (clean != corrupted).nonzero().flatten().tolist() if not is_fixed else []
-    return differing[0] if differing and count - 1 not in differing else count - 1
-
-
 NO_ATTENTION = "no attention was recorded in the model; if it has attention, pass modules= to look()"
-STATE = "state after "
-"""Prefix of the name of a block's state."""
+STATE = "state after "  # Prefix of the name of a block's state
 
 
 @public
@@ -382,8 +360,7 @@ def _facts(
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PathPatchingResult(DifferenceEffects):
-    """The effect of each direct path to some receivers, as a fraction of the logit difference between two
-    inputs."""
+    """The effect of each direct path to some receivers, as a fraction of the logit difference between two inputs."""
 
     receivers: list[str]
     others: dict[str, float]
@@ -438,15 +415,13 @@ def patch_paths(
             probes = [probe.loss or probe for probe in probes]
         names = [receivers] if isinstance(receivers, str) else list(receivers)
         graph = graph_of_probe(subject, probes[0], names)
-        nodes = _receivers(graph, names)
+        known = {node.name: node for node in graph.receivers}
+        nodes = [known[known_name(name, known, "node")] for name in names]
+        if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
+            raise InputError(f"receivers={names} cannot be patched together: give logits alone, or other receivers")
         passes = graph.full(1), corrupted_pass(graph, *probes)
         difference = compare_answers(
-            subject,
-            inputs,
-            [passed.logits[0].float() for passed in passes],
-            answers=answers,
-            metric=metric,
-            step=step,
+            subject, inputs, [passed.logits[0].float() for passed in passes], answers=answers, metric=metric, step=step
         )
         reached = {sender for node in nodes for sender in graph.edges[node.key]}
         senders = [sender for sender in graph.senders if sender.key in reached]
@@ -464,11 +439,3 @@ def patch_paths(
         heads={layer: [effects[node.name] for node in graph.nodes_of_sender(layer)] for layer in layers},
         others={node.name: effects[node.name] for node in senders if node.head is None},
     )
-
-
-def _receivers(graph: ResidualGraph, names: Sequence[str]) -> list[Node]:
-    known = {node.name: node for node in graph.receivers}
-    nodes = [known[known_name(name, known, "node")] for name in names]
-    if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
-        raise InputError(f"receivers={list(names)} cannot be patched together: give logits alone, or other receivers")
-    return nodes

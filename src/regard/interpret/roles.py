@@ -10,9 +10,10 @@ divides its attention between two steps is described by both. Letters: Tq querie
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -23,56 +24,57 @@ from rich.text import Text
 from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import NOT_MEASURED, Estimate, estimate, p_above, resample_counts
-from regard.interpret.sentence_errors import RUN, describe_error, error_rates, is_reliable, threshold
-from regard.result import Result, signed, to_plain
+from regard.interpret.estimates import (
+    NOT_MEASURED,
+    RUN,
+    Estimate,
+    describe_error,
+    error_rates,
+    estimate,
+    is_reliable,
+    p_above,
+    resample_counts,
+    threshold,
+)
+from regard.result import Result, plain_table, signed, to_plain
 from regard.statistics import LEVEL, benjamini_hochberg
 from regard.viz.maps import CROSS, LayerMap
 from regard.viz.subject import Input, LearnedSubject, Subject
 
 SEPARATORS = ("</s>", "<s>")
-MAX_SEARCHED = 40
-"""Number of positions, and of most frequent symbols, that are searched."""
+MAX_SEARCHED = 40  # Number of positions, and of most frequent symbols, that are searched
 
 Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
 """Takes a layer and its visible keys (Tq, Tk); returns the role's keys, (Tq, Tk) bool, or None if the layer has
 no such keys."""
 
 
-def _offset(offset: int) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        return None if layer.kind == CROSS else np.eye(seen.shape[0], seen.shape[1], offset, dtype=bool)
-
-    return targets
+def _offset(layer: LayerMap, seen: np.ndarray, offset: int) -> np.ndarray | None:
+    return None if layer.kind == CROSS else np.eye(seen.shape[0], seen.shape[1], offset, dtype=bool)
 
 
-def _same_symbol(layer: LayerMap) -> np.ndarray:
+def _same_symbol(layer: LayerMap, seen: np.ndarray | None = None) -> np.ndarray | None:
+    if layer.kind == CROSS or len(set(layer.weights.shape[1:])) > 1:
+        return None
     labels = np.array(layer.key_labels, dtype=object)
     same: np.ndarray = (labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool)
     return same
 
 
-def _is_self_attention(layer: LayerMap, seen: np.ndarray) -> bool:
-    return layer.kind != CROSS and seen.shape[0] == seen.shape[1]
-
-
-def induction_keys(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-    """Return the keys (Tq, Tk) that follow earlier occurrences of the query's symbol; None for cross-attention.
-
-    A head with this role is an induction head (Olsson et al. 2022). Only the shape of `seen` (Tq, Tk) is used.
-    """
-    if not _is_self_attention(layer, seen):
+def induction_keys(layer: LayerMap) -> np.ndarray | None:
+    """Return the keys (Tq, Tk) that follow earlier occurrences of the query's symbol; None for cross-attention. A head
+    with this role is an induction head (Olsson et al. 2022)."""
+    if (same := _same_symbol(layer)) is None:
         return None
     # The keys that follow are the keys of earlier occurrences, shifted by one.
-    before = np.tril(_same_symbol(layer), -1)
+    before = np.tril(same, -1)
     followers: np.ndarray = np.pad(before, ((0, 0), (1, 0)))[:, :-1] & np.tril(np.ones_like(before), -1)
     return followers
 
 
 def _followers(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
     """Return `induction_keys`, and the query's own step if the symbol before it is equal."""
-    keys = induction_keys(layer, seen)
-    if keys is None:
+    if (keys := induction_keys(layer)) is None:
         return None
     labels = np.array(layer.key_labels, dtype=object)
     repeated: np.ndarray = np.concatenate([[False], labels[1:] == labels[:-1]])
@@ -82,74 +84,56 @@ def _followers(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
     return followers
 
 
-def _diagonal(backwards: bool) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        if layer.kind != CROSS or seen.shape[0] < 3:  # two steps have a first and a last one, and no direction
-            return None
-        inputs = sum(label not in SEPARATORS for label in layer.key_labels)
-        outputs = sum(label not in SEPARATORS for label in layer.query_labels)
-        # The positions are relative, because input and output may differ in length.
-        position = np.round(np.arange(seen.shape[0]) * (inputs - 1) / max(outputs - 1, 1))
-        position = inputs - 1 - position if backwards else position
-        diagonal: np.ndarray = np.arange(seen.shape[1])[None, :] == position[:, None]
-        return diagonal
-
-    return targets
+def _diagonal(layer: LayerMap, seen: np.ndarray, backwards: bool) -> np.ndarray | None:
+    if layer.kind != CROSS or seen.shape[0] < 3:  # two steps have a first and a last one, and no direction
+        return None
+    inputs = sum(label not in SEPARATORS for label in layer.key_labels)
+    outputs = sum(label not in SEPARATORS for label in layer.query_labels)
+    # The positions are relative, because input and output may differ in length.
+    position = np.round(np.arange(seen.shape[0]) * (inputs - 1) / max(outputs - 1, 1))
+    position = inputs - 1 - position if backwards else position
+    diagonal: np.ndarray = np.arange(seen.shape[1])[None, :] == position[:, None]
+    return diagonal
 
 
-def _position(position: int) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        # Only the last query of a causal layer sees the last step: a head that attends to its own step would seem
-        # to attend to this step, whatever the query.
-        if position >= seen.shape[1] or 2 * seen[:, position].sum() < len(seen):
-            return None
-        keys: np.ndarray = np.arange(seen.shape[1])[None, :].repeat(seen.shape[0], 0) == position
-        return keys
-
-    return targets
+def _position(layer: LayerMap, seen: np.ndarray, position: int) -> np.ndarray | None:
+    # Only the last query of a causal layer sees the last step: a head that attends to its own step would seem to
+    # attend to this step, whatever the query.
+    if position >= seen.shape[1] or 2 * seen[:, position].sum() < len(seen):
+        return None
+    keys: np.ndarray = np.arange(seen.shape[1])[None, :].repeat(seen.shape[0], 0) == position
+    return keys
 
 
-def _either(first: Targets, second: Targets) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        keys, others = first(layer, seen), second(layer, seen)
-        if keys is None or others is None:
-            return None
-        both: np.ndarray = keys | others
-        return both
-
-    return targets
+def _either(layer: LayerMap, seen: np.ndarray, first: Targets, second: Targets) -> np.ndarray | None:
+    keys, others = first(layer, seen), second(layer, seen)
+    return None if keys is None or others is None else keys | others
 
 
-def _symbol(*symbols: str) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        return np.isin(np.array(layer.key_labels), symbols)[None, :].repeat(seen.shape[0], 0)
-
-    return targets
+def _symbol(layer: LayerMap, seen: np.ndarray, symbols: Sequence[str]) -> np.ndarray:
+    return np.isin(np.array(layer.key_labels), symbols)[None, :].repeat(seen.shape[0], 0)
 
 
 RELEVANT = "what the answer depends on"
 FIXED: dict[str, Targets] = {
-    "its own step": _offset(0),
-    "the previous step": _offset(-1),
-    "the next step": _offset(1),
+    "its own step": partial(_offset, offset=0),
+    "the previous step": partial(_offset, offset=-1),
+    "the next step": partial(_offset, offset=1),
     "what followed the same symbol before": _followers,
-    "other steps with the same symbol": lambda layer, seen: (
-        _same_symbol(layer) if _is_self_attention(layer, seen) else None
-    ),
+    "other steps with the same symbol": _same_symbol,
     RELEVANT: lambda layer, seen: layer.relevant,
-    "the same relative position in the input": _diagonal(backwards=False),
-    "the same relative position from the end of the input": _diagonal(backwards=True),
+    "the same relative position in the input": partial(_diagonal, backwards=False),
+    "the same relative position from the end of the input": partial(_diagonal, backwards=True),
     "the input at the output's index": lambda layer, seen: (
         np.eye(*seen.shape, dtype=bool) if layer.kind == CROSS else None
     ),
-    "the first step": _position(0),
-    "the end of the sequence": _symbol(*SEPARATORS),
+    "the first step": partial(_position, position=0),
+    "the end of the sequence": partial(_symbol, symbols=SEPARATORS),
 }
-"""Roles that need no search, the most specific role first: of two roles that fit equally well, the first role
-is used.
-"""
+"""Roles that need no search, the most specific role first: of two roles that fit equally well, the first role is
+used."""
 PAIRED: dict[str, Targets] = {
-    f"{first} or {second}": _either(FIXED[first], FIXED[second])
+    f"{first} or {second}": partial(_either, first=FIXED[first], second=FIXED[second])
     for first, second in (
         ("its own step", "the previous step"),
         ("its own step", "the next step"),
@@ -189,18 +173,15 @@ def role_kind(role: str) -> str:
 def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
     """Return a role for each position, and a role for each frequent symbol at any position."""
     longest = max(sample.weights.shape[2] for sample in maps)
-    counts: dict[str, int] = {}
-    for sample in maps:
-        for label in set(sample.key_labels) - set(SEPARATORS):
-            counts[label] = counts.get(label, 0) + 1
+    counts = Counter(label for sample in maps for label in set(sample.key_labels) - set(SEPARATORS))
     # Only frequent symbols are searched, because a rare symbol explains little of a head's attention.
     common = [label for label, count in counts.items() if count >= len(maps) / 2]
     frequent = sorted(common, key=lambda label: -counts[label])[:MAX_SEARCHED]
-    positions = {
-        f"step {position}, with any symbol": _position(position) for position in range(1, min(longest, MAX_SEARCHED))
+    roles: dict[str, Targets] = {
+        f"step {position}, with any symbol": partial(_position, position=position)
+        for position in range(1, min(longest, MAX_SEARCHED))
     }
-    symbols = {f"the symbol {label!r}, at any step": _symbol(label) for label in frequent}
-    return positions | symbols
+    return roles | {f"the symbol {label!r}, at any step": partial(_symbol, symbols=[label]) for label in frequent}
 
 
 # How strongly each head attends to the keys of each role, measured for each sample. Strength 0 means uniform
@@ -210,19 +191,16 @@ def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
 #
 # Positions and symbols are chosen on one half of the samples, and all strengths are measured on the other half.
 
-EVEN = 0.02
-"""Largest fraction of the weight of a uniform head that may differ from uniform attention."""
+EVEN = 0.02  # Largest fraction of the weight of a uniform head that may differ from uniform attention
 
 
 class RoleCandidate(NamedTuple):
     """A role that a head may have."""
 
     name: str
-    values: np.ndarray
-    """(N,) strength for each sample, NaN for samples in which it is undefined."""
+    values: np.ndarray  # (N,) strength for each sample, NaN for samples in which it is undefined
     strength: Estimate
-    untrained: float
-    """Largest strength over all heads of the layer in untrained models."""
+    untrained: float  # Largest strength over all heads of the layer in untrained models
 
 
 class HeadCandidates(NamedTuple):
@@ -238,55 +216,47 @@ class HeadCandidates(NamedTuple):
 def measure_candidates(
     maps: Sequence[Mapping[str, LayerMap]], untrained: Sequence[Sequence[Mapping[str, LayerMap]]], seed: int = 0
 ) -> list[HeadCandidates]:
-    """Return the roles that each head may have, with their strengths on the second half of some inputs.
-
-    `maps`: the layers of each input. `untrained`: the same for untrained models, for half of the inputs.
-    """
-    heads: list[HeadCandidates] = []
+    """Return the roles that each head may have, with their strengths on the second half of some inputs. `maps`: the
+    layers of each input. `untrained`: the same for untrained models, for half of the inputs."""
+    heads = []
     for layer in maps[0]:
         own = [sample[layer] for sample in maps]
-        heads += _measure_layer(own, [[sample[layer] for sample in model] for model in untrained], seed)
+        before = [[sample[layer] for sample in model] for model in untrained]
+        # The halves are alternate samples, so that both halves have inputs of all lengths even if the inputs are sorted
+        # by length.
+        chosen, measured = own[::2], own[1::2]
+        draw, draw_all = resample_counts(len(measured), seed), resample_counts(len(own), seed)
+        searchable = searched_roles(own)
+        roles = {**FIXED, **PAIRED, **searchable}
+        on_chosen, on_measured = (role_strengths(roles, half) for half in (chosen, measured))
+        null = [role_strengths(roles, model) for model in before]
+        # The largest strength of all untrained heads, so that the comparison is valid for any number of heads.
+        bars = {name: max((_mean(o) for model in null for o in model[name]), default=-np.inf) for name in roles}
+        deviations = [
+            float(np.mean([uniform_deviation(sample.weights[head]) for sample in model]))
+            for model in before
+            for head in range(len(model[0].weights))
+        ]
+        on_others = role_strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(measured))[RELEVANT]
+        for head in range(len(own[0].weights)):
+            # A step that fewer than half of the inputs have, or a symbol in fewer of them, describes few of them.
+            known = [name for name in searchable if 2 * np.isfinite(on_chosen[name][head]).sum() >= len(chosen)]
+            best = sorted(known, key=lambda name: -_mean(on_chosen[name][head]))[:1]
+            candidates = {name: on_measured[name][head] for name in [*FIXED, *PAIRED, *best]}
+            beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
+            if beyond is None or beyond.low <= 0:  # as much attention for another sample: it attends to positions
+                del candidates[RELEVANT]
+            strengths = {name: estimate(values, draw) for name, values in candidates.items()}
+            described = [
+                RoleCandidate(name, candidates[name], strength, bars[name])
+                for name, strength in strengths.items()
+                if strength is not None
+            ]
+            deviation = estimate([uniform_deviation(sample.weights[head]) for sample in own], draw_all)
+            # No head counts as uniform if a head of an untrained model is.
+            is_uniform = deviation is not None and deviation.high < min(EVEN, min(deviations) / 2)
+            heads.append(HeadCandidates(own[0].name, head, described, deviation if is_uniform else None))
     return heads
-
-
-def _measure_layer(
-    maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int
-) -> Iterator[HeadCandidates]:
-    """Measure the heads of one layer from its maps of all samples, and from its maps before training."""
-    # The halves are alternate samples, so that both halves have inputs of all lengths even if the inputs are
-    # sorted by length.
-    chosen, measured = maps[::2], maps[1::2]
-    draw = resample_counts(len(measured), seed)
-    roles = {**FIXED, **PAIRED, **searched_roles(maps)}
-    on_chosen, on_measured = (role_strengths(roles, half) for half in (chosen, measured))
-    null = [role_strengths(roles, model) for model in untrained]
-    on_others = role_strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(measured))[RELEVANT]
-    for head in range(len(maps[0].weights)):
-        searched = [name for name in roles if name not in FIXED and name not in PAIRED]
-        # A step that fewer than half of the inputs have, or a symbol in fewer of them, describes few of them.
-        searched = [name for name in searched if 2 * np.isfinite(on_chosen[name][head]).sum() >= len(chosen)]
-        best = sorted(searched, key=lambda name: -_mean(on_chosen[name][head]))[:1]
-        candidates = {name: on_measured[name][head] for name in [*FIXED, *PAIRED, *best]}
-        beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
-        if beyond is None or beyond.low <= 0:  # as much attention for another sample: it attends to positions
-            del candidates[RELEVANT]
-        yield HeadCandidates(
-            maps[0].name,
-            head,
-            [
-                RoleCandidate(
-                    name,
-                    values,
-                    strength,
-                    # The largest strength of all untrained heads, so that the comparison is valid for any number
-                    # of heads.
-                    max((_mean(other) for model in null for other in model[name]), default=-np.inf),
-                )
-                for name, values in candidates.items()
-                if (strength := estimate(values, draw)) is not None
-            ],
-            _test_uniform(maps, untrained, head, resample_counts(len(maps), seed)),
-        )
 
 
 def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
@@ -302,25 +272,9 @@ def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
     return permuted
 
 
-def _test_uniform(
-    maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
-) -> Estimate | None:
-    """Return how much of the weight of a uniform head differs from uniform attention; None for other heads, and
-    if a head of an untrained model is uniform.
-    """
-    deviation = estimate([uniform_deviation(sample.weights[head]) for sample in maps], draw)
-    least = min(
-        float(np.mean([uniform_deviation(sample.weights[untrained_head]) for sample in model]))
-        for model in untrained
-        for untrained_head in range(len(model[0].weights))
-    )
-    return deviation if deviation is not None and deviation.high < min(EVEN, least / 2) else None
-
-
 def role_strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength
-    is undefined.
-    """
+    """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength is
+    undefined."""
     return {name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()}
 
 
@@ -328,10 +282,8 @@ def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
     """Return the strength of a role for each head (H); NaN if the role has no keys or all keys."""
     # Keys to which no head attends are masked.
     seen = np.asarray((layer.weights != 0).any(0))
-    wanted = targets(layer, seen)
-    if wanted is None:
-        return np.full(len(layer.weights), np.nan)
-    wanted = wanted & seen
+    keys = targets(layer, seen)
+    wanted = np.zeros_like(seen) if keys is None else keys & seen
     share = wanted.sum(1) / np.maximum(seen.sum(1), 1)
     counted = (share > 0) & (share < 1)
     if not counted.any():
@@ -353,10 +305,8 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else -np.inf
 
 
-MIN_SAMPLES = 10
-"""Smallest number of samples."""
-UNTRAINED = 2
-"""Number of untrained models whose heads are compared with the trained heads."""
+MIN_SAMPLES = 10  # Smallest number of samples
+UNTRAINED = 2  # Number of untrained models whose heads are compared with the trained heads
 
 
 @public
@@ -369,9 +319,8 @@ class HeadRole:
     role: str | None
     """Keys to which the head attends; None if no role has enough evidence."""
     strength: Estimate | None
-    """Strength of the role: 0 for uniform attention, 1 for attention to only the role's keys; None without a
-    role. For a uniform head: the fraction of its weight that differs from uniform attention.
-    """
+    """Strength of the role: 0 for uniform attention, 1 for attention to only the role's keys; None without a role. For
+    a uniform head: the fraction of its weight that differs from uniform attention."""
     untrained: float
     """Largest strength of this role over all heads of the layer in untrained models."""
     origin: str = RUN
@@ -410,14 +359,10 @@ class HeadRoles(Result):
 
     def of(self, layer: str, head: int) -> HeadRole:
         """Return the role of one head; raises `InputError` for an unknown head."""
-        try:
-            return self._by_head[layer, head]
-        except KeyError:
-            raise InputError(f"{layer} head {head} is not in the model") from None
-
-    @cached_property
-    def _by_head(self) -> dict[tuple[str, int], HeadRole]:
-        return {(role.layer, role.head): role for role in self.heads}
+        for role in self.heads:
+            if (role.layer, role.head) == (layer, head):
+                return role
+        raise InputError(f"{layer} head {head} is not in the model")
 
     def summary(self) -> str:
         described = sum(role.role is not None and role.is_reliable for role in self.heads)
@@ -429,14 +374,9 @@ class HeadRoles(Result):
         `added`: by layer, the loss increase when each head is disabled. The table then has a column with the
         loss increase, and the most important heads are first.
         """
-        columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained"]
-        columns.append("wrong")
-        table = Table(*columns, box=None, pad_edge=False)
-        table.title, table.title_justify = (
-            "What each head attends to (0: uniform attention; 1: nothing else)",
-            "left",
-        )
-        table.caption, table.caption_justify = "\n".join(self._notes()), "left"
+        columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained", "wrong"]
+        title, notes = "What each head attends to (0: uniform attention; 1: nothing else)", "\n".join(self._notes())
+        table = plain_table(columns, title=title, caption=notes, caption_justify="left")
         for role in self.sorted(added) if added else self.heads:
             strength = "" if role.strength is None or role.role is None else str(role.strength)
             null = f"{role.untrained:.3f}" if strength else ""
@@ -463,9 +403,7 @@ class HeadRoles(Result):
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
-            measured = (
-                describe_error(role_kind(role.role or UNIFORM)) if role.origin == RUN else "error rate not measured"
-            )
+            measured = describe_error(role_kind(role.role or "")) if role.origin == RUN else "error rate not measured"
             data["error"] = "" if role.role is None else measured
             data["reliable"] = role.is_reliable
             layers.setdefault(role.layer, []).append(data)
@@ -479,12 +417,8 @@ def head_roles(
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> HeadRoles:
-    """Describe every head of a subject, over unseen inputs.
-
-    `on_progress` is called with the number of processed inputs and their total.
-
-    Raises `InputError` for a model without attention, or if there are fewer than two unseen inputs.
-    """
+    """Describe every head of a subject, over unseen inputs. `on_progress` is called with the number of processed inputs
+    and their total. Raises `InputError` for a model without attention, or if there are fewer than two unseen inputs."""
     check_range("samples", samples, MIN_SAMPLES, 10**5)
     if not subject.layers:
         raise InputError("the model has no heads: train a model with attention")
@@ -492,15 +426,17 @@ def head_roles(
     if len(inputs) < 2:
         raise InputError(f"roles need at least two inputs, got {len(inputs)}: give more inputs")
     first_half = inputs[: max(len(inputs) // 2, 1)]
-    look = _count_looks(on_progress, len(inputs) + UNTRAINED * len(first_half))
-    found = measure_candidates(
-        [look(subject, input) for input in inputs],
-        [
-            [look(untrained, input) for input in first_half]
-            for untrained in (subject.untrained(seed + number) for number in range(UNTRAINED))
-        ],
-        seed,
-    )
+    done, total = count(1), len(inputs) + UNTRAINED * len(first_half)
+    on_progress(0, total)
+
+    def look(subject: Subject[Input], input: Input) -> dict[str, LayerMap]:
+        layers = subject.look(input).layers
+        on_progress(next(done), total)
+        return layers
+
+    maps = [look(subject, input) for input in inputs]
+    models = (subject.untrained(seed + number) for number in range(UNTRAINED))
+    found = measure_candidates(maps, [[look(model, input) for input in first_half] for model in models], seed)
     return HeadRoles(
         task=subject.name,
         samples=len(inputs),
@@ -513,11 +449,8 @@ def head_roles(
 
 
 def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float]) -> list[HeadRole]:
-    """Return the role of each head. `thresholds`: the strength that each kind of role must exceed.
-
-    A role must exceed it with the lower end of its interval, and after Benjamini and Hochberg's correction over
-    all roles of all heads.
-    """
+    """Return the role of each head. `thresholds`: the strength that each kind of role must exceed. A role must exceed
+    it with the lower end of its interval, and after Benjamini and Hochberg's correction over all roles of all heads."""
     tested = [(head, role) for head, roles in enumerate(heads) for role in roles.candidates]
     bars = [max(thresholds[role_kind(role.name)], role.untrained) for _, role in tested]
     adjusted = benjamini_hochberg([p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)])
@@ -525,32 +458,18 @@ def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float
     for (head, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
         if role.strength.low > bar and p_value <= (1 - LEVEL) / 2:
             fitting.setdefault(head, []).append(role)
-    return [_choose_role(head, fitting.get(number, [])) for number, head in enumerate(heads)]
-
-
-def _choose_role(head: HeadCandidates, fitting: Sequence[RoleCandidate]) -> HeadRole:
-    """Return the role of a head from its roles with enough evidence."""
-    place: dict[str, Any] = {"layer": head.layer, "head": head.head}
-    fitting = [role for role in fitting if role.name not in PAIRED] or fitting
-    if not fitting:
-        role = None if head.deviation is None else UNIFORM
-        return HeadRole(**place, role=role, strength=head.deviation, untrained=0.0)
-    # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of specificity.
-    most = max(role.strength.mean for role in fitting)
-    best = next(role for role in fitting if role.strength.mean > most - 0.05)
-    return HeadRole(**place, role=best.name, strength=best.strength, untrained=max(best.untrained, 0.0))
-
-
-def _count_looks(
-    on_progress: Callable[[int, int], None], total: int
-) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
-    """Return a function that computes the map of an input and reports the number of its calls."""
-    done = count(1)
-
-    def look(subject: Subject[Any], input: Any) -> dict[str, LayerMap]:
-        layers = subject.look(input).layers
-        on_progress(next(done), total)
-        return layers
-
-    on_progress(0, total)
-    return look
+    chosen = []
+    for number, head in enumerate(heads):
+        place: dict[str, Any] = {"layer": head.layer, "head": head.head}
+        candidates = fitting.get(number, [])
+        if candidates := [role for role in candidates if role.name not in PAIRED] or candidates:
+            # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of
+            # specificity.
+            most = max(role.strength.mean for role in candidates)
+            best = next(role for role in candidates if role.strength.mean > most - 0.05)
+            place |= {"role": best.name, "strength": best.strength, "untrained": max(best.untrained, 0.0)}
+        else:
+            uniform = None if head.deviation is None else UNIFORM
+            place |= {"role": uniform, "strength": head.deviation, "untrained": 0.0}
+        chosen.append(HeadRole(**place))
+    return chosen

@@ -21,15 +21,12 @@ from regard.arguments import Limits, public
 from regard.attention.names import known_name
 from regard.errors import InputError, check_range
 from regard.interpret.linear_pass import INDIRECT, DirectPaths
-from regard.result import Result, signed
+from regard.result import Result, plain_table, signed
 from regard.viz.subject import Input, Subject, layer_named
 
-MAX_RETURNED = 20
-"""Largest number of samples that are returned."""
-MAX_LETTERS = 40
-"""Largest number of characters that a table of samples shows from an input."""
-LISTED = 10
-"""Heads, or tokens, that a result lists by default."""
+MAX_RETURNED = 20  # Largest number of samples that are returned
+MAX_LETTERS = 40  # Largest number of characters that a table of samples shows from an input
+LISTED = 10  # Heads, or tokens, that a result lists by default
 
 
 @public
@@ -72,21 +69,16 @@ class HeadEffect(Result):
 
     def table(self) -> Table:
         columns = ("output", "predicted", "without", "its logit", "without", "its probability", "without")
-        table = Table(*columns, "rises most", "falls most", box=None, pad_edge=False, title=self.summary())
-        table.title_justify = "left"
-        for output in self.outputs:
-            table.add_row(
-                str(output.step),
-                repr(output.predicted),
-                repr(output.without),
-                signed(output.logit),
-                signed(output.logit_without),
-                f"{output.probability:.4f}",
-                f"{output.probability_without:.4f}",
-                f"{output.raised!r} {signed(output.raised_by)}",
-                f"{output.lowered!r} {signed(output.lowered_by)}",
+        rows = [
+            (
+                *(str(output.step), repr(output.predicted), repr(output.without)),
+                *(signed(output.logit), signed(output.logit_without)),
+                *(f"{output.probability:.4f}", f"{output.probability_without:.4f}"),
+                *(f"{output.raised!r} {signed(output.raised_by)}", f"{output.lowered!r} {signed(output.lowered_by)}"),
             )
-        return table
+            for output in self.outputs
+        ]
+        return plain_table((*columns, "rises most", "falls most"), rows, self.summary())
 
 
 @public
@@ -162,10 +154,8 @@ class HeadsBetween(Result):
         return f"{first.layer} head {first.head} attends most from {first.query} to {first.key}, {first.weight:.1%}"
 
     def table(self) -> Table:
-        table = Table("layer", "head", "weight", "from", "to", box=None, pad_edge=False)
-        for head in self.heads:
-            table.add_row(head.layer, str(head.head), f"{head.weight:.4f}", head.query, head.key)
-        return table
+        rows = ((head.layer, str(head.head), f"{head.weight:.4f}", head.query, head.key) for head in self.heads)
+        return plain_table(("layer", "head", "weight", "from", "to"), rows)
 
 
 @public
@@ -223,11 +213,9 @@ class HeadWrites(Result):
         return f"{self.layer} head {self.head} raises {name!r} the most at step {self.step}, {signed(value)}"
 
     def table(self) -> Table:
-        table = Table("raises", "by", "lowers", "by", box=None, pad_edge=False)
-        table.title, table.title_justify = f"{self.summary()} (direct path, norms frozen)", "left"
-        for (up, rise), (down, fall) in zip(self.raised, self.lowered, strict=True):
-            table.add_row(repr(up), signed(rise), repr(down), signed(fall))
-        return table
+        pairs = zip(self.raised, self.lowered, strict=True)
+        rows = ((repr(up), signed(rise), repr(down), signed(fall)) for (up, rise), (down, fall) in pairs)
+        return plain_table(("raises", "by", "lowers", "by"), rows, f"{self.summary()} (direct path, norms frozen)")
 
 
 @public
@@ -293,16 +281,12 @@ class HeadSample:
     """One input, and the largest weight of a head for this input."""
 
     input: str
-    weight: float
-    """The largest weight (0 to 1), on the requested token if a token was requested."""
-    query: int
-    """Index of the query, from 0."""
-    key: int
-    """Index of the key, from 0."""
+    weight: float  # The largest weight (0 to 1), on the requested token if a token was requested
+    query: int  # Index of the query, from 0
+    key: int  # Index of the key, from 0
     query_label: str
     key_label: str
-    right: bool | None
-    """Whether the whole answer is correct; None if unknown."""
+    right: bool | None  # Whether the whole answer is correct; None if unknown
 
 
 @public
@@ -326,15 +310,13 @@ class HeadSamples(Result):
         return f"{self.layer} head {self.head} on {token}: {self.looked_at} inputs{errors}"
 
     def table(self) -> Table:
-        table = Table("weight", "query", "key", "answer", "input", box=None, pad_edge=False)
-        table.title, table.title_justify = self.summary(), "left"
+        rows = []
         for sample in self.samples:
             short = sample.input if len(sample.input) <= MAX_LETTERS else f"{sample.input[: MAX_LETTERS - 1]}…"
             answer = {True: "right", False: "wrong", None: ""}[sample.right]
-            query = Text(f"{sample.query_label} ({sample.query})")
-            key = Text(f"{sample.key_label} ({sample.key})")
-            table.add_row(f"{sample.weight:.4f}", query, key, answer, Text(short))
-        return table
+            query, key = f"{sample.query_label} ({sample.query})", f"{sample.key_label} ({sample.key})"
+            rows.append((f"{sample.weight:.4f}", Text(query), Text(key), answer, Text(short)))
+        return plain_table(("weight", "query", "key", "answer", "input"), rows, self.summary())
 
 
 def head_samples(
@@ -350,21 +332,16 @@ def head_samples(
     """Search unseen inputs for the largest weights of a head.
 
     `token`: label of a key; only weights on keys with this label are used, and other inputs are left out.
-    `wrong_first`: list inputs with incorrect answers first. `samples`: number of inputs to search; at most 20
-    are returned.
+    `wrong_first`: list inputs with incorrect answers first. `samples`: number of inputs to search; at most 20 are
+    returned.
 
-    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and if no input contains
-    the token.
+    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and if no input contains the token.
     """
     check_range("samples", samples, 1, 10**5)
-    heads = {module.name: module.heads for module in subject.layers}
-    layer = known_name(layer, heads)
-    check_range("head", head, 0, heads[layer] - 1)
+    layer = _check_head(subject, known_name(layer, [known.name for known in subject.layers]), head)
     inputs = subject.unseen(samples, seed)
-    results: list[HeadSample] = []
-    correct, tokens = list[bool | None](), set[str]()
-    for input in inputs:
-        attention = subject.look(input)
+    results, correct, tokens = list[HeadSample](), list[bool | None](), set[str]()
+    for attention in map(subject.look, inputs):
         shown = attention.layers[layer]
         correct.append(None if attention.truth is None else attention.prediction == attention.truth)
         tokens.update(shown.key_labels)

@@ -1,14 +1,27 @@
 """The timeline of the heads of runs: the step at which each role forms, and the order of roles over seeds.
 
-A head has formed at the first snapshot from which its score stays at the threshold or above until the last
-snapshot. A role has formed with the first of its heads. Seeds are matched by role: head numbers have no meaning
-across seeds.
+A head has formed at the first snapshot from which its score stays at the threshold or above until the last snapshot. A
+role has formed with the first of its heads. Seeds are matched by role: head numbers have no meaning across seeds.
 
-The median over seeds has an interval of order statistics, which holds for every distribution (Conover 1999,
-"Practical Nonparametric Statistics", section 3.2): among n sorted values, the k-th smallest and the k-th largest
-enclose the median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at least 95 % is used. Fewer
-than 6 seeds do not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which
-the role has not formed counts as infinitely late, so that it is not left out.
+The median over seeds has an interval of order statistics, which holds for every distribution (Conover 1999, "Practical
+Nonparametric Statistics", section 3.2): among n sorted values, the k-th smallest and the k-th largest enclose the
+median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at least 95 % is used. Fewer than 6 seeds do
+not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which the role has not formed
+counts as infinitely late, so that it is not left out.
+
+Every head is measured on fixed samples. The score of a role is its strength of `regard.interpret.roles`, averaged over
+the queries that have keys of the role:
+
+    (weight on the role's keys - fraction of these keys) / (1 - fraction of these keys)
+
+It is 0 for uniform attention, and 1 for attention to only these keys. A score is linear in the weights. The factors of
+all roles are therefore computed once for the samples, and one matrix product gives the scores of all heads of a layer.
+Roles of language models follow Olsson et al. 2022, "In-context Learning and Induction Heads". The in-context score also
+follows this paper: the loss late in a sequence minus the loss early in the sequence. The paper subtracts the loss of
+token 50 from the loss of token 500; here, the first and last quarters of the outputs of each sequence are compared.
+
+Letters: B samples, T tokens, Tq queries, Tk keys, To outputs, R roles, H heads of a layer, N heads of all layers, S
+snapshots.
 """
 
 import itertools
@@ -17,27 +30,243 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
+from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.interpret.head_scores import RELEVANT, Head
+from regard.attention.interventions import intervene, record_own
+from regard.attention.layer import attention_layers
+from regard.attention.names import short_name
+from regard.data.vocabulary import PAD
+from regard.errors import InputError
+from regard.evaluation.accuracy import output_losses
 from regard.io import write_file
-from regard.result import Result, signed, to_plain
+from regard.result import Result, plain_table, signed, to_plain
+from regard.streams import make_generator
+from regard.tasks.pairs import alignment_mask
+from regard.viz.maps import CROSS, LayerKind, layer_kind
 from regard.viz.report_page import Part, Plot, render_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+RELEVANT = "relevant-input"
+ROUNDING = 1e-2  # Largest difference of the sum of a row of weights from 1 by rounding, in half precision
+
+
+class Head(NamedTuple):
+    """A head by the name of its layer and its number in the layer."""
+
+    layer: str
+    number: int
+
+
+class KeySets:
+    """The keys to which heads of each role attend, for the layers of one kind.
+
+    `visible` (B, Tq, Tk) bool: keys that each query may attend to; False in rows of padding. `roles`: by name,
+    (B, Tq, Tk) bool. `relevant`: (B, Tq, Tk) bool, the inputs on which each answer depends, None if unknown.
+    """
+
+    def __init__(self, visible: Tensor, roles: Mapping[str, Tensor], relevant: Tensor | None) -> None:
+        self.visible, self.relevant = visible, relevant
+        counts = visible.sum(-1)
+        self.counted = counts > 1  # (B, Tq) bool, queries with a choice between keys
+        self.even = visible / counts.clamp(min=1).unsqueeze(-1)
+        factors, self.offsets = {}, {}
+        for name, keys in roles.items():
+            share = ((keys & visible).sum(-1) / counts.clamp(min=1)).double()
+            rows = (share > 0) & (share < 1)
+            if rows.any():
+                scale = torch.where(rows, 1 / (1 - share), 0.0) / rows.sum()
+                factors[name] = ((keys & visible) * scale.unsqueeze(-1)).float()
+                self.offsets[name] = float((share * scale).sum())
+        self.factors = torch.stack([*factors.values()]).flatten(1) if factors else torch.zeros(0, visible.numel())
+
+    def scores(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return the score of each role for the heads (H,) of a layer with weights (B, H, Tq, Tk)."""
+        products = self.factors @ weights.transpose(0, 1).flatten(1).T
+        return {name: row - self.offsets[name] for name, row in zip(self.offsets, products, strict=True)}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples on which all snapshots are measured."""
+
+    forward: Callable[[Any], Tensor]  # Returns the logits (B, To, V) of a model
+    targets: Tensor  # (B, To) int64 classes, or float32 values of real outputs (B, To)
+    is_output: Tensor  # (B, To) bool, False where the target is ignored
+    keys: Mapping[LayerKind, KeySets]
+
+    def losses(self, model: nn.Module) -> tuple[Tensor, Tensor]:
+        """Return the loss (B, To) of each output in nats, or half the squared error, and which outputs are correct."""
+        return output_losses(self.forward(model), self.targets, self.is_output)
+
+    def mean(self, values: Tensor) -> float:
+        """Return the mean of values (B, To) over the outputs."""
+        return float(values[self.is_output].double().mean())
+
+    def in_context(self, losses: Tensor) -> float:
+        """Return the in-context score of losses (B, To): the mean loss of the last quarter of each sequence's
+        outputs, minus the mean loss of the first quarter. NaN if no sequence has four outputs."""
+        rank, outputs = self.is_output.cumsum(1) - 1, self.is_output.sum(1, keepdim=True)
+        quarter = outputs // 4
+        early = self.is_output & (rank < quarter)
+        late = self.is_output & (rank >= outputs - quarter)
+        means = [(losses * part).sum(1).double() / part.sum(1) for part in (late, early)]
+        return float((means[0] - means[1])[quarter.squeeze(1) > 0].mean())
+
+
+class HeadScores(NamedTuple):
+    """Measurements of one model, as in `Development`, with one number per head."""
+
+    heads: list[Head]
+    roles: dict[str, np.ndarray]
+    uniform: np.ndarray
+    relevance: np.ndarray
+    entropy: np.ndarray
+    importance: np.ndarray
+    loss: float
+    accuracy: float
+    in_context: float
+
+
+@torch.inference_mode()
+def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
+    """Measure every head of a model in evaluation mode. Raises `InputError` for a model without attention, or with
+    layers that are recorded in another shape."""
+    model.eval()
+    with record_own(model) as records:
+        losses, right = samples.losses(model)
+    heads, columns = list[Head](), list[dict[str, float]]()
+    base = samples.mean(losses)
+    for full_name, layer in attention_layers(model).items():
+        name = short_name(full_name)
+        measured = _measure_layer(samples.keys[layer_kind(name)], records[name].weights, name)
+        for head in range(layer.heads):
+            with intervene(model, name, heads=[head]):
+                increase = samples.mean(samples.losses(model)[0]) - base
+            heads.append(Head(name, head))
+            columns.append({"importance": increase} | {key: float(row[head]) for key, row in measured.items()})
+    if not heads:
+        raise InputError("the model has no heads: train a model with attention")
+    names = dict.fromkeys(key for column in columns for key in column)
+    table = {key: np.array([column.get(key, np.nan) for column in columns]) for key in names}
+    known = {key: table.pop(key) for key in ("uniform", "relevance", "entropy", "importance")}
+    accuracy, in_context = samples.mean(right.float()), samples.in_context(losses)
+    return HeadScores(heads, table, loss=base, accuracy=accuracy, in_context=in_context, **known)
+
+
+def _measure_layer(keys: KeySets, weights: Tensor, name: str) -> dict[str, Tensor]:
+    """Return the measurements (H,) of a layer's weights (B, H, Tq, Tk)."""
+    weights = weights.float()
+    queries, visible = weights.shape[2], keys.visible.shape
+    if (len(weights), queries, weights.shape[3]) != visible:
+        raise InputError(
+            f"layer {name} has weights of shape {tuple(weights.shape)}, not {tuple(visible)} for each head"
+        )
+    counted = keys.counted.unsqueeze(1)
+    entropy = (torch.special.entr(weights).sum(-1) * counted).sum((0, 2)) / counted.sum()
+    sums = weights.sum(-1)[counted.expand(weights.shape[:3])]
+    if (weights < 0).any() or (sums.numel() and (sums - 1).abs().max() > ROUNDING):
+        entropy = torch.full_like(entropy, torch.nan)
+    deviation = ((weights - keys.even.unsqueeze(1)).abs().sum(-1) * counted).sum((0, 2)) / counted.sum() / 2
+    relevance = torch.full_like(entropy, torch.nan)
+    if keys.relevant is not None:
+        rows = keys.relevant.any(-1)
+        relevance = (weights * keys.relevant.unsqueeze(1)).sum(-1).transpose(1, 2)[rows].double().mean(0)
+    return {"uniform": 1 - deviation, "relevance": relevance, "entropy": entropy, **keys.scores(weights)}
+
+
+def token_samples(task: Any, count: int, seed: int) -> Samples:
+    """Draw samples of a task for language models: held-out samples if the task holds out samples."""
+    batch = task.sample(count, make_generator(seed, "timeline"), unseen=True)
+    relevant = task.relevance(batch.inputs) if task.knows_relevance else None
+    present = torch.ones(batch.inputs.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask
+    if relevant is not None:
+        relevant = relevant & batch.is_output.unsqueeze(2)
+    symbols = None if task.input_width else batch.inputs
+    # A previous-token head prepares positions that are read later, by noting which token came before. At an
+    # output it often does something else: the previous-token heads of `induction` (seeds 0 to 2) put 0.84 to 0.86
+    # of their weight on the previous token where there is no output, and 0.11 to 0.17 where there is one.
+    preparing = present & ~batch.is_output
+    preparing = preparing if preparing.any() else present
+    keys = _self_attention(symbols, present, relevant, causal=True, preparing=preparing)
+    run = lambda model: model(batch.inputs, batch.mask)  # noqa: E731
+    return Samples(run, batch.targets, batch.is_output, {"decoder": keys})
+
+
+def answer_samples(task: Any, count: int, seed: int) -> Samples:
+    """Draw samples of full length of a task whose answers are numbers."""
+    inputs, targets, _ = task.sample(count, make_generator(seed, "timeline"))
+    present, relevant = torch.ones_like(inputs, dtype=torch.bool), task.relevance(inputs)
+    keys: dict[LayerKind, KeySets] = {
+        "encoder": _self_attention(inputs, present, None, causal=False),
+        CROSS: _cross_attention(present, torch.ones_like(targets, dtype=torch.bool), relevant),
+    }
+    return Samples(lambda model: model(inputs), targets, torch.ones_like(targets, dtype=torch.bool), keys)
+
+
+def pair_samples(task: Any, count: int, seed: int) -> Samples:
+    """Draw pairs of a sequence-to-sequence task that are not in the training data; the decoder reads the target."""
+    pairs = task.pairs(count, make_generator(seed, "timeline"), unseen=True)
+    batch = task.batch(pairs)
+    present, is_output = batch.source_mask, batch.target != PAD
+    relevant = alignment_mask(pairs, batch.source.shape[1], batch.target.shape[1])
+    keys: dict[LayerKind, KeySets] = {
+        "encoder": _self_attention(batch.source, present, None, causal=False),
+        "decoder": _self_attention(batch.target_in, is_output, None, causal=True),
+        CROSS: _cross_attention(present, is_output, relevant),
+    }
+    return Samples(lambda model: model(batch.source, present, batch.target_in), batch.target, is_output, keys)
+
+
+SAMPLES = {"tokens": token_samples, "numbers": answer_samples, "text": pair_samples}
+"""Function that draws the samples, by the form of the task's answers."""
+
+
+def _self_attention(
+    symbols: Tensor | None, present: Tensor, relevant: Tensor | None, *, causal: bool, preparing: Tensor | None = None
+) -> KeySets:
+    """Return the key sets of self-attention over tokens `symbols` (B, T); None for real-valued inputs. `preparing` (B,
+    T) bool: queries that count for the previous-token role; None for all of them."""
+    steps = torch.arange(present.shape[1])
+    earlier = steps[:, None] > steps
+    visible = present.unsqueeze(1) & present.unsqueeze(2) & ((steps[:, None] >= steps) | (not causal))
+    before = (steps[:, None] - 1 == steps).expand(visible.shape)
+    roles = {"previous-token": before if preparing is None else before & preparing.unsqueeze(2)}
+    roles["current-token"] = steps[:, None] == steps
+    if not causal:
+        roles["next-token"] = steps[:, None] + 1 == steps
+    if symbols is not None:
+        equal = symbols.unsqueeze(2) == symbols.unsqueeze(1)
+        roles["duplicate-token"] = equal & (earlier if causal else steps[:, None] != steps)
+        # The keys after earlier occurrences of the query's token; a key never lies behind the query.
+        roles["induction"] = F.pad(equal & earlier, (1, 0))[:, :, :-1] & earlier
+    roles["first-token"] = steps.expand(len(steps), -1) == 0
+    return KeySets(visible, {name: keys.expand(visible.shape) for name, keys in roles.items()}, relevant)
+
+
+def _cross_attention(present: Tensor, is_output: Tensor, relevant: Tensor) -> KeySets:
+    """Return the key sets of attention from outputs (B, Tq) to inputs (B, Tk)."""
+    visible = present.unsqueeze(1) & is_output.unsqueeze(2)
+    same = torch.arange(is_output.shape[1])[:, None] == torch.arange(present.shape[1])
+    return KeySets(visible, {RELEVANT: relevant, "same-position": same.expand(visible.shape)}, relevant & visible)
+
+
+# The measurements of runs at their snapshots, and when each role forms.
+
 THRESHOLD = 0.3
 """Score from which a head has a role. `regard.interpret.roles` names the role of a trained head from a larger
 score, because it says where the head attends; here, a head that begins to attend to the role's keys counts."""
 COVERAGE = 0.95
-SAMPLE_COUNT = 100
-"""Default number of samples."""
+SAMPLE_COUNT = 100  # Default number of samples
 
 
 @public
@@ -72,12 +301,8 @@ class Development:
 
 
 def formed_at(scores: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
-    """Return for scores (S, N) the first snapshot of each head from which its score stays at `threshold` or
-    above, (N,) int; S for a head whose last score is below it.
-
-    >>> formed_at(np.array([[0.6, 0.1], [0.2, 0.7], [0.9, 0.8], [0.9, 0.2]]))
-    array([2, 4])
-    """
+    """Return for scores (S, N) the first snapshot of each head from which its score stays at `threshold` or above, (N,)
+    int; S for a head whose last score is below it."""
     above = scores >= threshold  # False for NaN
     stays: np.ndarray = np.logical_and.accumulate(above[::-1], axis=0).sum(0)
     return len(scores) - stays
@@ -109,8 +334,7 @@ def role_head(scores: np.ndarray, threshold: float = THRESHOLD) -> RoleHead:
 @public
 @dataclass(frozen=True, kw_only=True)
 class MedianInterval:
-    """The median of values over seeds and its interval; None beyond the last step, where the role has not
-    formed."""
+    """The median of values over seeds and its interval; None beyond the last step, where the role has not formed."""
 
     median: float | None
     low: float | None
@@ -120,24 +344,14 @@ class MedianInterval:
 
 
 def interval_rank(seeds: int) -> tuple[int, float]:
-    """Return the rank k of the interval's ends, counted from 1, and the coverage of the interval.
-
-    >>> interval_rank(10)
-    (2, 0.978515625)
-    >>> interval_rank(3)
-    (1, 0.75)
-    """
+    """Return the rank k of the interval's ends, counted from 1, and the coverage of the interval."""
     tails = [2 * sum(math.comb(seeds, count) for count in range(rank)) / 2**seeds for rank in range(1, seeds + 1)]
     rank = max((rank for rank, tail in enumerate(tails, 1) if 1 - tail >= COVERAGE), default=1)
     return rank, 1 - tails[rank - 1]
 
 
 def median_interval(values: Sequence[float]) -> MedianInterval:
-    """Return the median of values and its interval; infinite values are those of seeds without the event.
-
-    >>> median_interval([30.0, 10.0, 20.0, math.inf])
-    MedianInterval(median=25.0, low=10.0, high=None, coverage=0.875)
-    """
+    """Return the median of values and its interval; infinite values are those of seeds without the event."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     rank, coverage = interval_rank(len(ordered))
     ends = (np.median(ordered), ordered[rank - 1], ordered[-rank])
@@ -167,12 +381,7 @@ class Order:
 
 
 def pair_orders(events: Mapping[str, Sequence[float]]) -> list[Order]:
-    """Count the order of each pair of events over seeds; `events`: steps by name, infinite for "has not formed".
-
-    >>> [order] = pair_orders({"a": [1, 2, 4], "b": [3, 2, math.inf]})
-    >>> order.before, order.same, order.after
-    (2, 1, 0)
-    """
+    """Count the order of each pair of events over seeds; `events`: steps by name, infinite for "has not formed"."""
     orders = []
     for (first, steps), (second, others) in itertools.combinations(events.items(), 2):
         pairs = [(step, other) for step, other in zip(steps, others, strict=True) if min(step, other) < math.inf]
@@ -190,12 +399,8 @@ def pair_orders(events: Mapping[str, Sequence[float]]) -> list[Order]:
 
 
 def count_in_order(events: Sequence[Sequence[float]]) -> tuple[int, int]:
-    """Return on how many seeds all events come strictly one after the other, and on how many besides no event
-    comes before its predecessor, but some are in the same snapshot.
-
-    >>> count_in_order([[1, 2, 4], [3, 2, 1]])
-    (1, 1)
-    """
+    """Return on how many seeds all events come strictly one after the other, and on how many besides no event comes
+    before its predecessor, but some are in the same snapshot."""
     pairs = [list(itertools.pairwise(steps)) for steps in zip(*events, strict=True)]
     known = [pair for pair in pairs if all(max(steps) < math.inf for steps in pair)]
     strict = sum(all(first < second for first, second in pair) for pair in known)
@@ -206,16 +411,14 @@ def count_in_order(events: Sequence[Sequence[float]]) -> tuple[int, int]:
 CORRECT = 0.5
 """Fraction of correct outputs. The step from which this fraction is exceeded is an event like the formation of a
 head."""
-EVEN = 0.9
-"""Score from which a head counts as uniform."""
+EVEN = 0.9  # Score from which a head counts as uniform
 ANSWERS = "half of the outputs correct"
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
 class RoleTimeline:
-    """A role over all seeds. Lists have one entry per run; medians over seeds are of the role's head
-    (`heads`)."""
+    """A role over all seeds. Lists have one entry per run; medians over seeds are of the role's head (`heads`)."""
 
     role: str
     formed: int
@@ -327,7 +530,7 @@ class Timeline(Result):
         """The result in words."""
         seeds, frequent = len(self.runs), [role for role in self.roles if 2 * role.formed > len(self.runs)]
         parts = [
-            f"{_article(role.role)} {role.role} head at step {format_steps(role.step)}"
+            f"{'an' if role.role[0] in 'aeiou' else 'a'} {role.role} head at step {format_steps(role.step)}"
             + (f" on {role.formed} of {seeds} seeds" if role.formed < seeds else "")
             for role in frequent
         ]
@@ -337,19 +540,11 @@ class Timeline(Result):
             parts[-1] += f" (and on {same} with some in the same snapshot)" if same else ""
         text = ", ".join(parts)
         rare = ", ".join(f"{role.role} ({role.formed} of {seeds})" for role in self.roles if role not in frequent)
-        return [
-            *([f"{text[0].upper()}{text[1:]}."] if text else []),
-            *([f"On at most half of the seeds: {rare}."] if rare else []),
-            *self._performance(),
-        ]
-
-    def _performance(self) -> list[str]:
-        """Return sentences on outputs, uniform heads and the in-context score."""
         answers = self.events[ANSWERS]
         reached = sum(step < math.inf for step in answers)
         correct, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
         even = np.median([(run.uniform[-1] >= EVEN).sum() for run in self.runs])
-        sentences = [
+        performance = [
             f"Half of the outputs are correct from step {format_steps(median_interval(answers))} on "
             f"({reached} of {len(answers)} seeds); at the end {correct:.1%} are correct, at a loss of {loss:.4f} "
             f"(medians).",
@@ -358,11 +553,15 @@ class Timeline(Result):
         scores = np.median([run.in_context for run in self.runs], axis=0)
         if np.isfinite(scores).all():
             lowest = int(scores.argmin())
-            sentences.append(
+            performance.append(
                 f"In-context score (loss late in the sequence minus loss early in it, median): lowest at step "
                 f"{self.steps[lowest]:,} with {signed(scores[lowest])} nats, {signed(scores[-1])} at the end."
             )
-        return sentences
+        return [
+            *([f"{text[0].upper()}{text[1:]}."] if text else []),
+            *([f"On at most half of the seeds: {rare}."] if rare else []),
+            *performance,
+        ]
 
     @property
     def notes(self) -> list[str]:
@@ -391,38 +590,30 @@ class Timeline(Result):
 
     def role_table(self) -> Table:
         """Return a table with one row for each role."""
-        table = Table(*(Column(name, no_wrap=True) for name in ROLE_COLUMNS), box=None, pad_edge=False)
-        table.title, table.title_justify = f"Roles of the heads of {self.summary()}", "left"
+        rows = []
         for role in self.roles:
             where = "\n".join(f"{layer} ({seeds})" for layer, seeds in role.layers.items())
             relevance = "" if math.isnan(role.relevance) else f"{role.relevance:.2f}"
             step = format_steps(role.step) if role.formed else "never"
-            table.add_row(
-                *(role.role, f"{role.formed} of {len(self.runs)}", step, where, f"{role.count:g}"),
-                *(f"{role.first_score:.2f}", f"{role.score:.2f}", signed(role.importance, 4), relevance),
-                f"{role.entropy:.2f}",
-            )
-        return table
+            place = (role.role, f"{role.formed} of {len(self.runs)}", step, where, f"{role.count:g}")
+            scores = (f"{role.first_score:.2f}", f"{role.score:.2f}", signed(role.importance, 4))
+            rows.append((*place, *scores, relevance, f"{role.entropy:.2f}"))
+        columns = (Column(name, no_wrap=True) for name in ROLE_COLUMNS)
+        return plain_table(columns, rows, f"Roles of the heads of {self.summary()}")
 
     def order_table(self) -> Table:
         """Return a table with the order of pairs of events that happen on most seeds."""
-        table = Table("first", "then", "seeds", "same snapshot", "reverse", box=None, pad_edge=False)
-        table.title, table.title_justify = "Order over seeds", "left"
         frequent = {name for name, steps in self.events.items() if 2 * np.isfinite(steps).sum() > len(steps)}
-        for order in self.orders:
-            if {order.first, order.second} <= frequent:
-                table.add_row(order.first, order.second, *map(str, (order.before, order.same, order.after)))
-        return table
+        rows = (
+            (order.first, order.second, *map(str, (order.before, order.same, order.after)))
+            for order in self.orders
+            if {order.first, order.second} <= frequent
+        )
+        return plain_table(("first", "then", "seeds", "same snapshot", "reverse"), rows, "Order over seeds")
 
     def json(self) -> dict[str, Any]:
-        """Return everything as plain values: the runs' measurements by snapshot and head, roles, orders,
-        sentences."""
-        derived = {
-            "steps": self.steps,
-            "roles": self.roles,
-            "events": self.events,
-            "orders": pair_orders(self.events),
-        }
+        """Return everything as plain values: the runs' measurements by snapshot and head, roles, orders, sentences."""
+        derived = {"steps": self.steps, "roles": self.roles, "events": self.events, "orders": pair_orders(self.events)}
         return {**super().json(), **to_plain(derived), "words": self.sentences, "notes": self.notes}
 
     def summary(self) -> str:
@@ -437,18 +628,12 @@ class Timeline(Result):
         roles = ", ".join(f"{role}: {COLOURS[role]}" for role in self.matched)
         parts: list[Part] = [
             Group(*self.sentences),
-            Plot(
-                lambda: draw_roles(self.runs, self.matched, self.threshold),
-                "Score of each role, loss and accuracy",
-            ),
+            Plot(lambda: draw_roles(self.runs, self.matched, self.threshold), "Score of each role, loss and accuracy"),
             "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
             "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
             self.role_table(),
             self.order_table(),
-            Plot(
-                lambda: draw_heads(self.runs, self.matched),
-                f"Role of each head at each snapshot, by color: {roles}",
-            ),
+            Plot(lambda: draw_heads(self.runs, self.matched), f"Role of each head at each snapshot, by color: {roles}"),
             "Each row is a head of one seed. Its color is that of the role with the largest score, "
             "stronger for a larger score; no color for scores of 0.",
             Group(*self.notes),
@@ -475,10 +660,6 @@ def format_steps(interval: MedianInterval) -> str:
     return median if not interval.coverage or low == high else f"{median} ({low} to {high})"
 
 
-def _article(name: str) -> str:
-    return "an" if name[0] in "aeiou" else "a"
-
-
 # The page: a strip for each role with its interval over seeds and the loss below, a strip for each head.
 
 COLOURS = {
@@ -494,15 +675,12 @@ COLOURS = {
 """Colors of Okabe and Ito (2008), which are distinct for color-blind readers. Roles of the same kind of layer
 have different colors."""
 GREY = "#7f8894"
-WIDTH, STRIP, ROW = 9.0, 1.05, 0.2
-"""Width of a figure, height of a role's strip, and height of a head's row, in inches."""
+WIDTH, STRIP, ROW = 9.0, 1.05, 0.2  # Width of a figure, height of a role's strip, and height of a head's row, in inches
 
 
 def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
-    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG.
-
-    `matched`: the role's head in each run, by role.
-    """
+    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG. `matched`:
+    the role's head in each run, by role."""
     from regard.viz.figure import figure_bytes  # matplotlib takes long to import
     from regard.viz.plots import new_figure
 
@@ -576,8 +754,7 @@ def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
 
 
 def _colour_heads(run: Development) -> np.ndarray:
-    """Return the colors of a run's heads, (N, S, 3): the color of the strongest role, mixed with the
-    background."""
+    """Return the colors of a run's heads, (N, S, 3): the color of the strongest role, mixed with the background."""
     from matplotlib import rcParams
     from matplotlib.colors import to_rgb
 

@@ -10,38 +10,30 @@ steps that it read, so its part can be split further, with its attention weights
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
 from torch import Tensor
 
 from regard.arguments import Limits, public
 from regard.errors import InputError, check_range
 from regard.interpret.linear_pass import Contribution, LinearPass, group
-from regard.result import Result, signed, to_plain
+from regard.result import Result, plain_table, signed, to_plain
 from regard.viz.attention_map import skip_original
-from regard.viz.maps import CROSS, LayerMap, Map
-from regard.viz.subject import Input, ScoreCall, Subject, ViewedSubject, first_layer, layer_named
+from regard.viz.maps import CROSS, Map
+from regard.viz.subject import Input, ViewedSubject, first_layer, layer_named
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.tree import Tree
-
-
-PARTS_SHOWN = 8
-"""Number of printed parts of a query or key."""
-PAIRS_SHOWN = 5
-"""Number of printed pairs."""
-BAR_WIDTH = 12
-"""Length of the longest bar, in characters."""
-DEPTH = 2
-"""Default number of levels of a trace."""
-TOP = 3
-"""Default number of contributions of each level."""
+PARTS_SHOWN = 8  # Number of printed parts of a query or key
+PAIRS_SHOWN = 5  # Number of printed pairs
+BAR_WIDTH = 12  # Length of the longest bar, in characters
+DEPTH = 2  # Default number of levels of a trace
+TOP = 3  # Default number of contributions of each level
 EQUAL = "A part that adds the same to the score of every key of a row does not change the weights."
 
 
@@ -91,9 +83,6 @@ class Trace(Result):
         return f"{self.root.text}: {signed(self.root.value, 4)}"
 
     def table(self) -> Tree:
-        from rich.text import Text
-        from rich.tree import Tree
-
         tree = Tree(Text(f"{signed(self.root.value, 4)}  {self.root.text}"), guide_style="dim")
 
         def grow(branch: Tree, nodes: Sequence[TraceNode]) -> None:
@@ -140,10 +129,7 @@ class Why(Result):
     """Computes `trace`."""
 
     def trace(
-        self,
-        *,
-        depth: Annotated[int, Limits(1, 1000)] = DEPTH,
-        top: Annotated[int, Limits(1, 10**6)] | None = TOP,
+        self, *, depth: Annotated[int, Limits(1, 1000)] = DEPTH, top: Annotated[int, Limits(1, 10**6)] | None = TOP
     ) -> Trace:
         """Follow the largest contributions backwards.
 
@@ -162,9 +148,6 @@ class Why(Result):
         return f"{self.layer} head {self.head}: {pair} has score {self.score:.4f}, weight {self.weight:.4f}"
 
     def table(self) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
         notes = [Text(f"Note: {self.note}")] if self.note else []
         added = [Text(f"{signed(value, 4)} {name}") for name, value in self.additions.items()]
         rows = [(f"{part.text}", part.value) for part in self.query_parts]
@@ -186,10 +169,7 @@ class Why(Result):
         )
 
     def _section(self, title: str, parts: Sequence[tuple[str, float]], count: int) -> list[RenderableType]:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table("", "", "", box=None, pad_edge=False, show_header=False)
+        table = plain_table(("", "", ""), show_header=False)
         largest = max([abs(value) for _, value in parts] + [1e-12])
         for text, value in parts[:count]:
             table.add_row(signed(value, 4), "█" * round(abs(value) / largest * BAR_WIDTH), Text(text))
@@ -202,11 +182,7 @@ class Why(Result):
 
 
 def count_others(count: int) -> str:
-    """Return "1 other" or "2 others".
-
-    >>> count_others(2)
-    '2 others'
-    """
+    """Return "1 other" or "2 others"."""
     return f"{count} other{'s' * (count > 1)}"
 
 
@@ -243,9 +219,10 @@ def why(
         shown = subject.attend(input, seed=seed)
         # With the random input of the map, so that both passes process the same input.
         forward = subject.forward_pass(shown.input if input is None else input)
-        name = _find_layer(subject, layer)
+        base, _, number = (layer or first_layer(subject)).partition("#")
+        name = layer_named(base, [known.name for known in subject.layers]) + (f"#{number}" if number else "")
         linear = LinearPass(subject.model, subject.components, forward)
-    call = linear.call(name)
+    call, shown_layer = linear.call(name), shown.layers[name]
     if call.refusal:
         raise InputError(f"{name}: {call.refusal}")
     heads, queries, keys = call.weights.shape
@@ -253,154 +230,134 @@ def why(
     check_range("output", output, 0, queries - 1)
     key = int(call.weights[head, output].argmax()) if key is None else key
     check_range("key", key, 0, keys - 1)
-    return _Split(linear, shown, name, call, head, output, key).result()
 
+    def value_of(values: Tensor) -> float:
+        """Return the value of this head, query and key, of a tensor that broadcasts to (H, Tq, Tk)."""
+        return float(values.expand(call.weights.shape)[head, output, key])
 
-def _find_layer(subject: Subject[Any], layer: str | None) -> str:
-    name, _, number = (layer or first_layer(subject)).partition("#")
-    return layer_named(name, [known.name for known in subject.layers]) + (f"#{number}" if number else "")
-
-
-class _Split:
-    """The parts of one score."""
-
-    @torch.enable_grad()
-    def __init__(
-        self, linear: LinearPass, shown: Map, name: str, call: ScoreCall, head: int, query: int, key: int
-    ) -> None:
-        self.linear, self.shown, self.name, self.call = linear, shown, name, call
-        self.head, self.query, self.key = head, query, key
-        self.factor = self._number(call.factors)
-        layer = shown.layers[name]
-        self.labels: dict[str, Labels] = {"query": _labels_read(shown, layer), "key": layer.key_labels}
-        self.sources = {
-            "query": linear.sources(call.query[group(call.query, call.weights, head), query]),
+    with torch.enable_grad():
+        sources = {
+            "query": linear.sources(call.query[group(call.query, call.weights, head), output]),
             "key": linear.sources(call.key[group(call.key, call.weights, head), key]),
         }
-        stacked = {side: [source.vector for source in sources] for side, sources in self.sources.items()}
-        self.vectors = {side: torch.stack(vectors) for side, vectors in stacked.items()}
+    # The labels of what the queries read: a map labels a decoder's queries by its outputs.
+    decoders = [other.key_labels for other in shown.layers.values() if other.kind == "decoder"]
+    same = [names for names in decoders if len(names) == len(shown_layer.query_labels)]
+    by_outputs = shown_layer.kind == CROSS or shown_layer.written
+    labels = {"query": same[0] if by_outputs and same else shown_layer.query_labels, "key": shown_layer.key_labels}
+    first, second = (torch.stack([source.vector for source in parts]) for parts in sources.values())
+    factor, score = value_of(call.factors), value_of(call.scores)
+    pairs = (first @ second.T * factor).numpy()
+    order = {"query": np.argsort(-np.abs(pairs.sum(1)), kind="stable")}
+    order["key"] = np.argsort(-np.abs(pairs.sum(0)), kind="stable")
+    additions = {name: value_of(values) for name, values in call.additions.items()}
+    remarks = [FROZEN, *call.remarks]
+    hidden = call.mask is not None and not value_of(call.mask)
 
-    def result(self) -> Why:
-        """Return the parts, the largest first."""
-        pairs = (self.vectors["query"] @ self.vectors["key"].T * self.factor).numpy()
-        rows = np.argsort(-np.abs(pairs.sum(1)), kind="stable")
-        columns = np.argsort(-np.abs(pairs.sum(0)), kind="stable")
-        additions = {name: self._number(values) for name, values in self.call.additions.items()}
-        score = self._number(self.call.scores)
-        layer, permitted = self.shown.layers[self.name], self._number(self.call.mask, default=1.0)
-        remarks = [FROZEN, *self.call.remarks] + ["the mask hides this key"] * (not permitted)
-        return Why(
-            input=self.shown.input,
-            layer=self.name,
-            head=self.head,
-            query=self.query,
-            key=self.key,
-            query_label=layer.query_labels[self.query],
-            key_label=layer.key_labels[self.key],
-            weight=self._number(self.call.weights),
-            score=score,
-            query_parts=[self._part("query", int(row), float(pairs[row].sum())) for row in rows],
-            key_parts=[self._part("key", int(column), float(pairs[:, column].sum())) for column in columns],
-            pairs=pairs[rows][:, columns],
-            additions=additions,
-            remainder=score - float(pairs.sum()) - sum(additions.values()),
-            fixed="; ".join(remarks),
-            note=self.shown.note,
-            tracer=self.trace,
-        )
-
-    def _part(self, side: str, index: int, value: float) -> ScorePart:
-        source = self.sources[side][index]
-        return ScorePart(
-            kind=source.kind,
-            name=source.name,
-            head=source.head,
-            step=source.step,
-            text=describe(source, self.labels[side]),
-            value=value,
-        )
-
-    def _number(self, values: Tensor | None, default: float = math.nan) -> float:
-        """Return the value of this head, query and key, of a tensor that broadcasts to (H, Tq, Tk)."""
-        if values is None:
-            return default
-        return float(values.expand(self.call.weights.shape)[self.head, self.query, self.key])
-
-    def trace(self, depth: int, top: int | None) -> Trace:
-        """Return the tree of the largest contributions."""
-        score = self._number(self.call.scores)
-        children = [
-            _Branch(self, {"query": first, "key": second}, self.labels, {"query": 0, "key": 0}, "")
-            for first in self.sources["query"]
-            for second in self.sources["key"]
+    def parts_of(side: str, values: np.ndarray) -> list[ScorePart]:
+        return [
+            ScorePart(
+                **{field: getattr(sources[side][index], field) for field in ("kind", "name", "head", "step")},
+                text=describe(sources[side][index], labels[side]),
+                value=float(values[index]),
+            )
+            for index in order[side]
         ]
-        named = [TraceNode(text=name, value=self._number(values)) for name, values in self.call.additions.items()]
-        layer = self.shown.layers[self.name]
-        query, key = layer.query_labels[self.query], layer.key_labels[self.key]
-        text = f"score of {query} ({self.query}) on {key} ({self.key}), {self.name} head {self.head}"
-        root = TraceNode(text=text, value=score, children=[*named, *_expand(children, depth - 1, top)])
-        return Trace(root=root, fixed="; ".join([FROZEN, *self.call.remarks]))
+
+    def trace(depth: int, top: int | None) -> Trace:
+        """Return the tree of the largest contributions."""
+        branches = [
+            _Branch({"query": one, "key": other}, labels, {"query": 0, "key": 0})
+            for one in sources["query"]
+            for other in sources["key"]
+        ]
+        query_label, key_label = shown_layer.query_labels[output], shown_layer.key_labels[key]
+        text = f"score of {query_label} ({output}) on {key_label} ({key}), {name} head {head}"
+        named = [TraceNode(text=text, value=value) for text, value in additions.items()]
+        nodes = _Tracer(linear, shown, factor, top).expand(branches, depth - 1)
+        return Trace(root=TraceNode(text=text, value=score, children=[*named, *nodes]), fixed="; ".join(remarks))
+
+    return Why(
+        input=shown.input,
+        layer=name,
+        head=head,
+        query=output,
+        key=key,
+        query_label=shown_layer.query_labels[output],
+        key_label=shown_layer.key_labels[key],
+        weight=value_of(call.weights),
+        score=score,
+        query_parts=parts_of("query", pairs.sum(1)),
+        key_parts=parts_of("key", pairs.sum(0)),
+        pairs=pairs[order["query"]][:, order["key"]],
+        additions=additions,
+        remainder=score - float(pairs.sum()) - sum(additions.values()),
+        fixed="; ".join([*remarks, *["the mask hides this key"] * hidden]),
+        note=shown.note,
+        tracer=trace,
+    )
 
 
-class _Branch:
+class _Branch(NamedTuple):
     """The product of a part of the query and a part of the key, which is split further on one side at a time."""
 
-    def __init__(
-        self,
-        split: _Split,
-        sources: dict[str, Contribution],
-        labels: dict[str, Labels],
-        levels: dict[str, int],
-        side: str,
-    ) -> None:
-        self.split, self.sources, self.labels, self.levels, self.side = split, sources, labels, levels, side
-        self.value = float(sources["query"].vector @ sources["key"].vector) * split.factor
+    sources: dict[str, Contribution]
+    labels: dict[str, Labels]
+    levels: dict[str, int]  # how often each side was split
+    side: str = ""  # the side that was split last
 
-    @property
-    def text(self) -> str:
-        """Description of the side that was split last, or of both sides."""
-        texts = {side: describe(source, self.labels[side]) for side, source in self.sources.items()}
-        if not self.side:
+
+class _Tracer(NamedTuple):
+    """Follows the contributions to a score backwards."""
+
+    linear: LinearPass
+    shown: Map
+    factor: float  # of the score
+    top: int | None
+
+    def expand(self, branches: list[_Branch], depth: int) -> list[TraceNode]:
+        """Return the largest branches as nodes, and one node for all others."""
+        values = [float(sources["query"].vector @ sources["key"].vector) * self.factor for sources, *_ in branches]
+        ordered = sorted(zip(values, branches, strict=True), key=lambda item: -abs(item[0]))
+        kept, nodes = ordered[: self.top], list[TraceNode]()
+        for value, branch in kept:
+            children, note = self.split(branch) if depth > 0 else ([], "")
+            nodes.append(
+                TraceNode(text=self.describe(branch), value=value, children=self.expand(children, depth - 1), note=note)
+            )
+        if others := ordered[len(kept) :]:
+            nodes.append(TraceNode(text=count_others(len(others)), value=sum(value for value, _ in others)))
+        return nodes
+
+    def describe(self, branch: _Branch) -> str:
+        """Describe the side that was split last, or both sides."""
+        texts = {side: describe(source, branch.labels[side]) for side, source in branch.sources.items()}
+        if not branch.side:
             return f"query: {texts['query']}, key: {texts['key']}"
-        source = self.sources[self.side]
+        source = branch.sources[branch.side]
         if source.key is None:
-            return f"{self.side}: {texts[self.side]}"
-        weight = float(self.split.linear.call(source.name).weights[source.head, source.step, source.key])
-        keys = self.split.shown.layers[source.name].key_labels
-        return f"{self.side}: read {_step_text(source.key, keys)}, weight {weight:.4f}"
+            return f"{branch.side}: {texts[branch.side]}"
+        weight = float(self.linear.call(source.name).weights[source.head, source.step, source.key])
+        keys = self.shown.layers[source.name].key_labels
+        return f"{branch.side}: read {_step_text(source.key, keys)}, weight {weight:.4f}"
 
-    def node(self, depth: int, top: int | None) -> TraceNode:
-        children, note = self.children() if depth > 0 else ([], "")
-        return TraceNode(text=self.text, value=self.value, children=_expand(children, depth - 1, top), note=note)
-
-    def children(self) -> tuple[list[_Branch], str]:
+    def split(self, branch: _Branch) -> tuple[list[_Branch], str]:
         """Split the part of a head: by the steps that it read, or, at one step, by what was written there."""
-        sides = [side for side in ("query", "key") if self.sources[side].kind == "head"]
+        sides = [side for side in ("query", "key") if branch.sources[side].kind == "head"]
         if not sides:
             return [], ""
-        side = min(sides, key=self.levels.__getitem__)  # both sides of a pair of heads are split in turn
-        source, labels, linear = self.sources[side], self.labels, self.split.linear
+        side = min(sides, key=branch.levels.__getitem__)  # both sides of a pair of heads are split in turn
+        source, labels = branch.sources[side], branch.labels
         try:
             if source.key is None:
-                parts = linear.by_key(source)
+                parts = self.linear.by_key(source)
             else:
-                parts = linear.by_writer(source)
-                labels = {**labels, side: self.split.shown.layers[source.name].key_labels}
+                parts = self.linear.by_writer(source)
+                labels = {**labels, side: self.shown.layers[source.name].key_labels}
         except InputError as error:
             return [], str(error)
-        levels = {**self.levels, side: self.levels[side] + 1}
-        return [_Branch(self.split, {**self.sources, side: part}, labels, levels, side) for part in parts], ""
-
-
-def _expand(branches: list[_Branch], depth: int, top: int | None) -> list[TraceNode]:
-    """Return the largest branches as nodes, and one node for all others."""
-    ordered = sorted(branches, key=lambda branch: -abs(branch.value))
-    kept = ordered if top is None else ordered[:top]
-    nodes = [branch.node(depth, top) for branch in kept]
-    others = ordered[len(kept) :]
-    if others:
-        nodes.append(TraceNode(text=count_others(len(others)), value=sum(branch.value for branch in others)))
-    return nodes
+        levels = {**branch.levels, side: branch.levels[side] + 1}
+        return [_Branch({**branch.sources, side: part}, labels, levels, side) for part in parts], ""
 
 
 def describe(source: Contribution, labels: Labels) -> str:
@@ -422,12 +379,3 @@ def describe(source: Contribution, labels: Labels) -> str:
 def _step_text(step: int, labels: Labels) -> str:
     label = labels[step] if step < len(labels) else str(step)
     return f"step {step}" if label == str(step) else f"{label!r} ({step})"
-
-
-def _labels_read(shown: Map, layer: LayerMap) -> Labels:
-    """Return the labels of what the queries of a layer read; a map labels a decoder's queries by its outputs."""
-    if layer.kind == CROSS or layer.written:
-        for other in shown.layers.values():
-            if other.kind == "decoder" and len(other.key_labels) == len(layer.query_labels):
-                return other.key_labels
-    return layer.query_labels

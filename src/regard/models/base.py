@@ -119,12 +119,7 @@ class ModelConfig:
         return "bias" if issubclass(position.cls, Part) else position.name
 
 
-REPLACED: dict[Slot, str] = {
-    "score": "score",
-    "linear": "score",
-    "position": "positions",
-    "sharing": "key_value_heads",
-}
+REPLACED: dict[Slot, str] = {"score": "score", "linear": "score", "position": "positions", "sharing": "key_value_heads"}
 """Option that a part of each slot replaces."""
 
 

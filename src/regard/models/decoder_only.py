@@ -22,16 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import Limits, check_fields, public
-from regard.attention.blocks import (
-    EPSILON,
-    Block,
-    Dropout,
-    FeedForward,
-    GatedActivation,
-    Norm,
-    Residual,
-    make_norm,
-)
+from regard.attention.blocks import EPSILON, Block, Dropout, FeedForward, GatedActivation, LayerStack, Norm, Residual
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import Part
 from regard.attention.positions import BASE, Concatenated, Positions, Rotary, make_positions
@@ -81,8 +72,7 @@ class DecoderOnlyConfig(ModelConfig):
     rotary_base: Annotated[float, Limits(1, math.inf, "both")] = BASE
     """Base of the wavelengths of rotary positions (above 1). Llama 2: 10000; Llama 3: 500000."""
     norm: Norm = "layer"
-    """Normalization: layer normalization (layer, GPT-2), division by the root mean square (rms, Llama), or
-    none."""
+    """Normalization: layer normalization (layer, GPT-2), division by the root mean square (rms, Llama), or none."""
     norm_epsilon: Annotated[float, Limits(0, 1, "both")] = EPSILON
     """Number added to the variance in normalization (above 0)."""
     pre_norm: bool = True
@@ -165,8 +155,7 @@ class DecoderOnlyLayer(Block):
             self.feed_forward_residual = Residual(config.hidden, **residual)
 
     def forward(self, states: Tensor, past: KeyValues | None = None) -> LayerOutput:
-        """Return states (B, T, D), and the keys and values of all steps so far, which are `past` in the next
-        call.
+        """Return states (B, T, D), and the keys and values of all steps so far, which are `past` in the next call.
 
         `states` contains all steps without `past`, and the steps after `past` otherwise.
         """
@@ -184,15 +173,13 @@ class DecoderOnlyLayer(Block):
         return LayerOutput(states, cache[0])
 
 
-class DecoderStack(nn.Module):
+class DecoderStack(LayerStack):
     """All layers, and the final normalization."""
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(DecoderOnlyLayer(config) for _ in range(config.layers))
-        self.norm: nn.Module = nn.Identity()
-        if config.pre_norm:
-            self.norm = make_norm(config.hidden, config.norm_epsilon, config.norm, bias=config.bias)
+        layers = (DecoderOnlyLayer(config) for _ in range(config.layers))
+        norm: dict[str, Any] = {"epsilon": config.norm_epsilon, "norm": config.norm, "bias": config.bias}
+        super().__init__(layers, config.hidden, pre_norm=config.pre_norm, **norm)
 
     def forward(
         self, states: Tensor, past: tuple[KeyValues, ...] | None = None
@@ -237,9 +224,8 @@ class DecoderOnly(LanguageModel):
 
     @torch.no_grad()
     def _initialize(self, config: DecoderOnlyConfig) -> None:
-        """Sample all matrices from a normal distribution. The deviation is smaller for matrices before a
-        residual sum (Radford et al. 2019, section 2.3), so that the variance of states does not grow with the
-        number of layers."""
+        """Sample all matrices from a normal distribution. The deviation is smaller for matrices before a residual sum
+        (Radford et al. 2019, section 2.3), so that the variance of states does not grow with the number of layers."""
         std = STD / math.sqrt(config.hidden) if config.init_std is None else config.init_std
         sums = config.layers * (2 if config.feed_forward else 1)
         kept = {

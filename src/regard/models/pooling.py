@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import Limits, check_fields, public
+from regard.attention.layer import Attention
 from regard.attention.scores import find_score, make_score
-from regard.attention.single import Attention
 from regard.errors import InputError
 from regard.models.base import AnswerModel, ModelConfig
 from regard.models.recurrent import Cell, RecurrentEncoder, check_width

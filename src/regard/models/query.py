@@ -28,10 +28,9 @@ from regard.attention.blocks import (
     make_encoder_layer,
     make_norm,
 )
-from regard.attention.layer import AttentionLayer
+from regard.attention.layer import AttentionLayer, check_without_projections
 from regard.attention.positions import LearnedPositions, Positions, Sinusoidal, find_positions, make_positions
 from regard.attention.scores import find_score
-from regard.attention.single import check_without_projections
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, ModelConfig
 

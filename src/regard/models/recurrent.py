@@ -16,19 +16,9 @@ from torch import Tensor, nn
 from regard import fast
 from regard.arguments import Limits, check_fields, public
 from regard.attention.blocks import Dropout
+from regard.attention.layer import Attention
 from regard.attention.mechanism import Mechanism
-from regard.attention.scores import (
-    INNER,
-    Additive,
-    Concat,
-    Dot,
-    General,
-    ScaledDot,
-    Score,
-    find_score,
-    make_score,
-)
-from regard.attention.single import Attention
+from regard.attention.scores import INNER, Additive, Concat, Dot, General, ScaledDot, Score, find_score, make_score
 from regard.errors import InputError, check_range
 from regard.fast.fused_rnn_attention import AdditiveAttention, ProductAttention, Wiring, run_decoder
 from regard.models.base import ModelConfig, Seq2Seq
@@ -74,13 +64,11 @@ class CellWeights(NamedTuple):
         return cls(embedding, extra.t(), state.t(), input_bias, state_bias)
 
     def gates(self, embedded: Tensor) -> Tensor:
-        """Return the contribution (B, T, G) of the embeddings (B, T, E) to the gates of all steps, in one
-        product."""
+        """Return the contribution (B, T, G) of the embeddings (B, T, E) to the gates of all steps, in one product."""
         return nn.functional.linear(embedded, self.embedding, self.input_bias)
 
     def advance(self, gates: Tensor, extra: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the next state for `gates` (B, K, G) from the embeddings and other inputs `extra` (B, K,
-        any)."""
+        """Return the next state for `gates` (B, K, G) from the embeddings and other inputs `extra` (B, K, any)."""
         shape, flat = state[0].shape, gates.flatten(0, 1)
         if extra is not None:
             flat = torch.addmm(flat, extra.flatten(0, 1), self.extra)
@@ -92,8 +80,7 @@ class CellWeights(NamedTuple):
 
 
 def check_width(width: int, name: str = "hidden", *, bidirectional: bool = True) -> None:
-    """Raise `InputError` for a width that is out of range, or odd with two directions. `name`: flag of the
-    width."""
+    """Raise `InputError` for a width that is out of range, or odd with two directions. `name`: flag of the width."""
     check_range(name, width, 2 if bidirectional else 1, 65_536)
     if bidirectional and width % 2:
         raise InputError(f"{name} {width} is odd: each of the encoder's two directions needs half of the width")
@@ -133,8 +120,7 @@ class RecurrentEncoder(nn.Module):
         )
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the states (B, T, D) for inputs (B, T, any), with zeros at padding, and the last states (B,
-        D).
+        """Return the states (B, T, D) for inputs (B, T, any), with zeros at padding, and the last states (B, D).
 
         `mask` (B, T): True before the end; None if every sequence has T steps. The last state of the backward
         direction is the state at the first step.
@@ -159,9 +145,7 @@ class RecurrentEncoder(nn.Module):
 
 
 def reversed_steps(length: Tensor, time: int) -> Tensor:
-    """Return the step indices (B, T) of sequences of `length` (B, 1) in reverse order, followed by those of the
-    padding.
-    """
+    """Return the step indices (B, T) of sequences of `length` (B, 1) in reverse order, then of the padding."""
     steps = torch.arange(time, device=length.device)
     return torch.where(steps < length, length - 1 - steps, steps)
 
@@ -347,8 +331,7 @@ class RecurrentDecoder(nn.Module):
     def _run_steps(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Run all steps one after another."""
         outputs, weights = [], CellWeights.split(self.rnn, embedded.shape[-1])
-        # `split` is used instead of slices, because the gradient of each slice would be as large as the whole
-        # tensor.
+        # `split` is used instead of slices, because the gradient of each slice would be as large as the whole tensor.
         for gates in weights.gates(embedded).split(1, dim=1):
             output, state = self._advance(gates, state, weights)
             outputs.append(output)
@@ -381,8 +364,7 @@ class RecurrentDecoder(nn.Module):
 
 
 def _step_attention(score: Score, memory: Memory) -> ProductAttention | None:
-    """Return the fast attention for a score, or None if the score is not supported or a sample is only
-    padding."""
+    """Return the fast attention for a score, or None if the score is not supported or a sample is only padding."""
     states = (memory.prepared, memory.states)
     if type(score) in (Dot, ScaledDot, General):
         attention = ProductAttention(memory.mask, states, score.scale(score.width))

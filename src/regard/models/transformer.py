@@ -19,13 +19,7 @@ from torch import Tensor, nn
 from regard.arguments import Limits, check_fields, public
 from regard.attention.blocks import EPSILON, STANDARD, Activation, Decoder, Dropout, Encoder, check_encoder_layer
 from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.positions import (
-    Concatenated,
-    Positions,
-    Rotary,
-    find_positions,
-    make_positions,
-)
+from regard.attention.positions import Concatenated, Positions, Rotary, find_positions, make_positions
 from regard.attention.scores import find_score
 from regard.models.base import CacheState, ModelConfig, Seq2Seq, take_rows
 
@@ -58,13 +52,12 @@ class TransformerConfig(ModelConfig):
     module:Class (see regard.attention.scores)."""
     attention: str = "softmax"
     """Attention mechanism: parts joined by commas, at most one of each slot, with numbers after a colon, such as
-    alibi,sink or window:16. Score: dot, scaled_dot, general, concat, additive, cosine, soft_capped, scalable.
-    Position: none, learned, sinusoidal, concatenated, rotary, alibi, t5. Mask: causal, window, streaming.
-    Normalizer: softmax, softmax_one, sink, sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate.
-    Combination: differential, talking_heads, forgetting, selective. Keys: multi_query, grouped, latent,
-    shifted_keys. Instead of scores: linear, gated_linear, delta_rule. Or your own part as module:Class. Parts
-    replace --score and --positions. A part acts in the layers in which it has a meaning. See
-    docs/reference/mechanisms.md."""
+    alibi,sink or window:16. Score: dot, scaled_dot, general, concat, additive, cosine, soft_capped, scalable. Position:
+    none, learned, sinusoidal, concatenated, rotary, alibi, t5. Mask: causal, window, streaming. Normalizer: softmax,
+    softmax_one, sink, sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate. Combination: differential,
+    talking_heads, forgetting, selective. Keys: multi_query, grouped, latent, shifted_keys. Instead of scores: linear,
+    gated_linear, delta_rule. Or your own part as module:Class. Parts replace --score and --positions. A part acts in
+    the layers in which it has a meaning. See docs/reference/mechanisms.md."""
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum, as in the paper."""
     norm: Literal["layer", "none"] = "layer"
@@ -127,13 +120,7 @@ class Transformer(Seq2Seq):
     compilable = True
 
     def __init__(
-        self,
-        config: TransformerConfig,
-        *,
-        source_symbols: int,
-        target_symbols: int,
-        longest: int,
-        shared: bool = False,
+        self, config: TransformerConfig, *, source_symbols: int, target_symbols: int, longest: int, shared: bool = False
     ) -> None:
         super().__init__()
         width, concatenated = config.hidden, config.embedding_positions == "concatenated"
@@ -165,12 +152,10 @@ class Transformer(Seq2Seq):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """Initialize matrices with Glorot's uniform distribution, and embeddings with variance 1 after scaling
-        by √D.
+        """Initialize matrices with Glorot's uniform distribution, and embeddings with variance 1 after scaling by √D.
 
-        The values of query, key and value matrices are divided by √2, as in PyTorch's layer, where the three
-        matrices are parts of one matrix. With larger values and without `pre_norm`, cross-attention is learned
-        late or never.
+        The values of query, key and value matrices are divided by √2, as in PyTorch's layer, where the three matrices
+        are parts of one matrix. With larger values and without `pre_norm`, cross-attention is learned late or never.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):

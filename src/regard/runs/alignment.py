@@ -21,8 +21,15 @@ from regard.data.tokenization import Span, TokenizedText, Unit, is_whole, tokeni
 from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN, Vocabulary
 from regard.data.word_alignment import Link, Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
-from regard.interpret.alignment import cross_attention_heads, extract_links, word_weights
-from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads
+from regard.interpret.alignment import (
+    AligningHeads,
+    AlignmentChoice,
+    By,
+    KeptHeads,
+    cross_attention_heads,
+    extract_links,
+    word_weights,
+)
 from regard.io import DamageError, convert_json, damaged_file
 from regard.result import Result, to_plain
 from regard.training.objective import HEAD, guided_layer

@@ -18,11 +18,9 @@ from regard.arguments import Limits, public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError
 from regard.fast.threads import limit_threads
-from regard.interpret.estimates import Estimate, format_estimate
+from regard.interpret.estimates import Estimate, describe_error, error_rates, format_estimate, is_reliable
 from regard.interpret.examination import FILE, Examination, HeadFindings, read_examination
-from regard.interpret.head_scores import SAMPLES, measure_heads
-from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable
-from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD, Development, Timeline
+from regard.interpret.timeline import SAMPLE_COUNT, SAMPLES, THRESHOLD, Development, HeadScores, Timeline, measure_heads
 from regard.io import write_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent, to_plain
@@ -174,7 +172,6 @@ def timeline(
                     steps.append(step)
                     scores.append(measure_heads(model, drawn))
                     advance()
-            measures = ("uniform", "relevance", "entropy", "importance", "loss", "accuracy", "in_context")
             developments.append(
                 Development(
                     run=str(folder.path),
@@ -182,7 +179,7 @@ def timeline(
                     steps=steps,
                     heads=scores[0].heads,
                     roles={role: np.stack([step.roles[role] for step in scores]) for role in scores[0].roles},
-                    **{name: np.array([getattr(snapshot, name) for snapshot in scores]) for name in measures},
+                    **{name: np.array([getattr(step, name) for step in scores]) for name in HeadScores._fields[2:]},
                 )
             )
     return Timeline(

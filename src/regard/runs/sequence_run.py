@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from regard.arguments import public, show_value
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.convert.engine import Engines
 from regard.convert.exportable import EngineName, Precision
@@ -32,9 +32,18 @@ from regard.decoding.search_tree import SearchTree
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range, plural, shorten
 from regard.evaluation.scoring import Scored
-from regard.interpret.alignment import Alignment, all_weights, cross_attention_heads
-from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combine_heads
-from regard.interpret.score_calls import own_forward_pass
+from regard.interpret.alignment import (
+    AligningHeads,
+    Alignment,
+    AlignmentChoice,
+    By,
+    KeptHeads,
+    all_weights,
+    choose_heads,
+    combine_heads,
+    cross_attention_heads,
+)
+from regard.interpret.linear_pass import own_forward_pass
 from regard.result import Result, percent
 from regard.runs.alignment import Aligner, LinkedPair, combine_directions, link_words, place_terms, replace_unknown
 from regard.runs.run import Figures, Run, add_note, visible

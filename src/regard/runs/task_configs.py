@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from regard.runs.tensor_run import AnswerRun, LanguageRun
     from regard.tasks.base import TaskConfig
     from regard.tasks.dates import DatesTaskConfig
-    from regard.tasks.dyck import DyckTaskConfig
-    from regard.tasks.induction import InductionTaskConfig
-    from regard.tasks.modular import ModularTaskConfig
-    from regard.tasks.mqar import MqarTaskConfig
-    from regard.tasks.parity import ParityTaskConfig
+    from regard.tasks.language_tasks import (
+        DyckTaskConfig,
+        InductionTaskConfig,
+        ModularTaskConfig,
+        MqarTaskConfig,
+        ParityTaskConfig,
+        RegressionTaskConfig,
+        SelectiveCopyTaskConfig,
+    )
+    from regard.tasks.pairs import SequenceConfig
     from regard.tasks.phrases import PhrasesTaskConfig
     from regard.tasks.recall import RecallTaskConfig
-    from regard.tasks.regression import RegressionTaskConfig
-    from regard.tasks.selective_copy import SelectiveCopyTaskConfig
-    from regard.tasks.sequences import SequenceConfig
     from regard.tasks.text import TextTaskConfig
     from regard.tasks.translation import TranslationTaskConfig
 

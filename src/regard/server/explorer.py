@@ -12,10 +12,9 @@ from torch import nn
 from regard.activations.weights import intervene
 from regard.attention.names import known_name
 from regard.errors import InputError
-from regard.external.logit_attribution import logit_attribution
+from regard.external.logit_attribution import logit_attribution, weighted_values
 from regard.external.logit_lens import logit_lens
 from regard.external.next_tokens import mask_token, next_tokens, prediction_kind
-from regard.external.weighted_values import weighted_values
 from regard.interpret.explanation import explain
 from regard.interpret.importance import head_importance, importance_by_layer
 from regard.interpret.roles import head_roles

@@ -20,7 +20,7 @@ from regard.tasks.base import AnyTask, Task
 from regard.tasks.pairs import PairTask
 from regard.tasks.tokens import TokenTask
 
-TASKS = {
+TASKS = {  # Name, module and class of every task
     "counting": "counting:Counting",
     "difference": "counting:Difference",
     "signal": "counting:Signal",
@@ -31,17 +31,16 @@ TASKS = {
     "sort": "sequences:Sort",
     "dates": "dates:Dates",
     "phrases": "phrases:Phrases",
-    "induction": "induction:Induction",
-    "mqar": "mqar:Mqar",
-    "modular": "modular:Modular",
-    "regression": "regression:Regression",
-    "selective-copy": "selective_copy:SelectiveCopy",
-    "parity": "parity:Parity",
-    "dyck": "dyck:Dyck",
+    "induction": "language_tasks:Induction",
+    "mqar": "language_tasks:Mqar",
+    "modular": "language_tasks:Modular",
+    "regression": "language_tasks:Regression",
+    "selective-copy": "language_tasks:SelectiveCopy",
+    "parity": "language_tasks:Parity",
+    "dyck": "language_tasks:Dyck",
     "translation": "translation:Translation",
     "text": "text:Text",
 }
-"""Name, module and class of every task."""
 
 
 def find_task(name: str) -> type[AnyTask]:
@@ -50,9 +49,8 @@ def find_task(name: str) -> type[AnyTask]:
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per
-    process, and again if the file changes. Raises `InputError` for an unknown name, or for a file that is
-    missing, fails, or does not define exactly one task.
+    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per process,
+    and again if the file changes.
     """
     if name in TASKS:
         module, _, cls = TASKS[name].partition(":")

@@ -21,15 +21,13 @@ from regard.data.parallel import TextDigest
 from regard.errors import InputError, check_range, plural, shorten
 from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, Position
 
-PAST_END = -1
-"""Index of steps after the end of a sequence."""
+PAST_END = -1  # Index of steps after the end of a sequence
 MAX_LETTERS_DRAWN = 1 << 16
 """Maximum number of letters sampled in one call for several batches.
 
 One call for many batches takes about the same time as one call for a single batch.
 """
-NULL = " "
-"""The null character. `_` is also accepted, because a space is inconvenient to type in a shell."""
+NULL = " "  # The null character. `_` is also accepted, because a space is inconvenient to type in a shell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +35,6 @@ class TaskOptions:
     """Base class of the options of a task. `check_sizes` checks options against each other."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
         check_fields(self)
         # Also called for the options of a run, which derive from those of the task, the model and the training.
         self.check_sizes()
@@ -60,44 +57,34 @@ class AnyTask(ABC):
     """Interface of all tasks."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
-    """Description of the task in one line, printed by `regard tasks`."""
+    summary: ClassVar[str]  # Description of the task in one line, printed by `regard tasks`
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Defaults of flags of `regard train` that differ from the general defaults, such as `{"steps": 1000}`."""
-    config_class: ClassVar[type]
-    """Dataclass of the task's options."""
+    config_class: ClassVar[type]  # Dataclass of the task's options
     answers: ClassVar[Literal["numbers", "text", "tokens"]]
     """Type of the answers: one number per output step, a sequence, or the next tokens of a sequence."""
-    draws: ClassVar[bool] = True
-    """Whether the task generates its samples; otherwise the samples come from text."""
-    texts: ClassVar[tuple[str, ...]] = ()
-    """Config fields that contain paths or names of text."""
-    file_names: ClassVar[tuple[str, ...]] = ("source", "target")
-    """Names of `files`, if the task learns from text."""
+    draws: ClassVar[bool] = True  # Whether the task generates its samples; otherwise the samples come from text
+    texts: ClassVar[tuple[str, ...]] = ()  # Config fields that contain paths or names of text
+    file_names: ClassVar[tuple[str, ...]] = ("source", "target")  # Names of `files`, if the task learns from text
     loose: ClassVar[tuple[str, ...]] = ()
     """Additional config fields that do not affect the meaning of the parameters. These fields may differ when a
     run starts from the parameters of another run."""
 
-    input_width: int = 0
-    """Numbers per input; 0 for letters, tokens and text."""
+    input_width: int = 0  # Numbers per input; 0 for letters, tokens and text
 
-    config: Any
-    """An instance of `config_class`."""
+    config: Any  # An instance of `config_class`
 
     @classmethod
     def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
-        del folder, progress
         return cls(config)  # type: ignore[call-arg]
 
     @classmethod
     def digests(cls, config: Any, *, progress: bool = True) -> dict[str, list[TextDigest]]:
         """Return digests of the training text by flag; {} without text."""
-        del config, progress
         return {}
 
     @classmethod
     def restore(cls, config: Any, files: Mapping[str, str]) -> Self:
-        del files
         return cls(config)  # type: ignore[call-arg]
 
     @property
@@ -131,13 +118,10 @@ class Task(AnyTask):
 
     config_class: ClassVar[type] = TaskConfig
     answers = "numbers"
-    null: ClassVar[bool] = False
-    """Whether the vocabulary starts with the null character."""
-    signals: ClassVar[int] = 0
-    """Number of signal steps before the letters. A signal is a letter to count."""
+    null: ClassVar[bool] = False  # Whether the vocabulary starts with the null character
+    signals: ClassVar[int] = 0  # Number of signal steps before the letters. A signal is a letter to count
 
-    vocabulary: str
-    """All letters, in the order of their indices."""
+    vocabulary: str  # All letters, in the order of their indices
 
     def __init__(self, config: TaskConfig | None = None) -> None:
         self.config = TaskConfig() if config is None else config
@@ -175,8 +159,7 @@ class Task(AnyTask):
 
     @abstractmethod
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the relevance (B, To, T) bool for inputs (B, T): whether an output step depends on an input
-        step."""
+        """Return the relevance (B, To, T) bool for inputs (B, T): whether an output step depends on an input step."""
 
     def output_labels(self, inputs: Tensor) -> list[str]:
         """Return the name of each output step for one input (T,), for plots."""
@@ -194,9 +177,8 @@ class Task(AnyTask):
         """Sample a batch of `batch` inputs, with each step uniform over the vocabulary.
 
         Inputs have `sample_len` letters (default: `max_len`). With `vary_len`, the length is uniform from 1 to
-        `sample_len`. `signal` sets the signals: one letter for each signal, or one letter for all signals.
-        Equal generator states produce equal samples. Raises `InputError` for arguments that are invalid for the
-        task.
+        `sample_len`. `signal` sets the signals: one letter for each signal, or one letter for all signals. Equal
+        generator states produce equal samples. Raises `InputError` for arguments that are invalid for the task.
         """
         letters = self.config.max_len if sample_len is None else sample_len
         check_range("sample_len", letters, 1, self.config.max_len)
@@ -231,8 +213,7 @@ class Task(AnyTask):
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:
-        """Return a text with `_` as the null character, and with unknown lowercase letters converted to
-        uppercase."""
+        """Return a text with `_` as the null character, and with unknown lowercase letters converted to uppercase."""
         text = text.replace("_", NULL) if self.null else text
         return "".join(each if each in self.vocabulary else self._capital(each) for each in text)
 
@@ -273,12 +254,9 @@ class Task(AnyTask):
 
 
 class SampleBatches:
-    """Batches of a training run from the sampler of a task. Several batches are sampled in one call to save
-    time.
-
-    The generator has the state from before the current group of batches, and `place` counts the used batches. A
-    resumed training run samples the same group again and continues at `place`.
-    """
+    """Batches of a training run from the sampler of a task. Several batches are sampled in one call to save time. The
+    generator has the state from before the current group of batches, and `place` counts the used batches. A resumed
+    training run samples the same group again and continues at `place`."""
 
     def __init__(self, task: Task, settings: BatchSettings, beginning: BatchContext) -> None:
         self.task, self.settings, self.generator = task, settings, beginning.generator
@@ -294,7 +272,6 @@ class SampleBatches:
             self.place = (0, 0, self.taken)
 
     def draw(self, step: int) -> Batch:
-        del step
         if self.together == 1:
             return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)
         if self.taken == len(self.ahead):

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from regard.data.batch import PairBatch
 
-Position = tuple[int, int, int]
-"""Position of a batch: epoch, pool, index in the pool."""
+Position = tuple[int, int, int]  # Position of a batch: epoch, pool, index in the pool
 NO_POSITION: Position = (0, 0, 0)
 IGNORE = -100
 """Target at a position without an output, which counts for neither the loss nor the accuracy. PyTorch's
@@ -20,12 +19,9 @@ cross-entropy skips this value."""
 class Batch(NamedTuple):
     """A batch of samples with one class per output step."""
 
-    inputs: Tensor
-    """(B, T) int64, vocabulary indices, `PAST_END` after the end."""
-    targets: Tensor
-    """(B, To) int64, class of each output step."""
-    mask: Tensor | None
-    """(B, T) bool, True before the end; None if all sequences have full length."""
+    inputs: Tensor  # (B, T) int64, vocabulary indices, `PAST_END` after the end
+    targets: Tensor  # (B, To) int64, class of each output step
+    mask: Tensor | None  # (B, T) bool, True before the end; None if all sequences have full length
 
     @property
     def tokens(self) -> int:
@@ -33,7 +29,6 @@ class Batch(NamedTuple):
 
     def share(self, rank: int, size: int) -> "Batch":
         """Return the whole batch for every process, because batches of synthetic tasks are too small to split."""
-        del rank, size
         return self
 
     def to(self, device: torch.device) -> "Batch":
@@ -44,17 +39,14 @@ class Batch(NamedTuple):
 class TokenBatch(NamedTuple):
     """A batch of token sequences with their outputs."""
 
-    inputs: Tensor
-    """(B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs."""
+    inputs: Tensor  # (B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs
     targets: Tensor
     """(B, T) int64, the next token, or `IGNORE` if it is not an output; for real-valued inputs (B, T) float32,
     the next value, or nan."""
-    mask: Tensor | None
-    """(B, T) bool, True before the end; None if all sequences have full length."""
+    mask: Tensor | None  # (B, T) bool, True before the end; None if all sequences have full length
 
     @property
     def is_output(self) -> Tensor:
-        """(B, T) bool, True where the target is an output."""
         return ~self.targets.isnan() if self.targets.is_floating_point() else self.targets != IGNORE
 
     @property
@@ -62,10 +54,8 @@ class TokenBatch(NamedTuple):
         return int(self.is_output.sum())
 
     def share(self, rank: int, size: int) -> "TokenBatch":
-        """Return the rows for one of `size` processes.
-
-        A process without rows gets one row without outputs, so that all processes run the same number of steps.
-        """
+        """Return the rows for one of `size` processes. A process without rows gets one row without outputs, so that all
+        processes run the same number of steps."""
         if size == 1:
             return self
         mask = None if self.mask is None else self.mask[rank::size]
@@ -80,7 +70,6 @@ class TokenBatch(NamedTuple):
 
 
 def no_output(targets: Tensor) -> float:
-    """Return the target at a position without an output."""
     return float("nan") if targets.is_floating_point() else IGNORE
 
 
@@ -103,16 +92,11 @@ class BatchSettings(Protocol):
 class BatchContext:
     """Initial position and options for the batches of a training run."""
 
-    generator: torch.Generator
-    """Generator of the samples."""
-    place: Position = NO_POSITION
-    """Position of the next batch (see `BatchSource`)."""
-    folder: Path = Path("prepared")
-    """Folder of prepared corpora."""
-    sharing: tuple[int, int] = (0, 1)
-    """Rank of this process, and number of processes that share each batch of a corpus."""
-    progress: bool = False
-    """Whether to show a progress bar during the preparation of a corpus."""
+    generator: torch.Generator  # Generator of the samples
+    place: Position = NO_POSITION  # Position of the next batch (see `BatchSource`)
+    folder: Path = Path("prepared")  # Folder of prepared corpora
+    sharing: tuple[int, int] = (0, 1)  # Rank of this process, and number of processes that share each batch of a corpus
+    progress: bool = False  # Whether to show a progress bar during the preparation of a corpus
 
 
 class BatchSource(Protocol):
@@ -120,10 +104,8 @@ class BatchSource(Protocol):
 
     @property
     def place(self) -> Position:
-        """Position of the next batch in a corpus, or in the samples for the state of the generator.
-
-        Always `NO_POSITION` if the batches depend only on the training step.
-        """
+        """Position of the next batch in a corpus, or in the samples for the state of the generator. Always
+        `NO_POSITION` if the batches depend only on the training step."""
 
     def draw(self, step: int) -> Batch | PairBatch | TokenBatch:
         """Return the batch of a training step, counted from 0, and advance `place`."""

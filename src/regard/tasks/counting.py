@@ -12,10 +12,8 @@ from regard.tasks.base import Task, TaskConfig
 
 
 class Counting(Task):
-    """Counts each letter: an input has `max_len` letters or nulls, and output step i is the count of letter i.
-
-    "AB BC" has the answer 1, 2, 1. Output step i depends on the steps with letter i.
-    """
+    """Counts each letter: an input has `max_len` letters or nulls, and output step i is the count of letter i. "AB BC"
+    has the answer 1, 2, 1. Output step i depends on the steps with letter i."""
 
     name = "counting"
     summary = "count each letter of a sequence of letters and nulls"
@@ -35,16 +33,13 @@ class Counting(Task):
         return [f"count {letter}" for letter in self.vocabulary[1:]]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
-        """Return the occurrences of each letter, (B, vocab_size, T) bool. Index 0 is null and is not counted."""
         letters = torch.arange(1, self.config.vocab_size + 1, device=inputs.device)
         return inputs.unsqueeze(1) == letters.view(1, -1, 1)
 
 
 class Difference(Counting):
-    """Counting with an additional output step, the absolute difference of the first two counts.
-
-    "AB BC" has the answer 1, 2, 1, 1. The last step depends on every A and every B.
-    """
+    """Counting with an additional output step, the absolute difference of the first two counts. "AB BC" has the answer
+    1, 2, 1, 1. The last step depends on every A and every B."""
 
     name = "difference"
     summary = "count each letter, and |count A - count B|"
@@ -72,11 +67,9 @@ class Difference(Counting):
 
 
 class Signal(Task):
-    """Counts the letter of the signal: an input is one signal, then `max_len` letters.
-
-    "BBABC" has the answer 2, because the signal itself is not counted. The output depends on the signal and on
-    the letters equal to the signal.
-    """
+    """Counts the letter of the signal: an input is one signal, then `max_len` letters. "BBABC" has the answer 2,
+    because the signal itself is not counted. The output depends on the signal and on the letters equal to the
+    signal."""
 
     name = "signal"
     summary = "count the letter that the first step names"
@@ -95,8 +88,7 @@ class Signal(Task):
         return torch.cat([own_signal.expand(len(inputs), -1, -1), self._occurrences(inputs)], dim=2)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Return the name of each output step: the letter of its signal, numbered if several signals are
-        equal."""
+        """Return the name of each output step: the letter of its signal, numbered if several signals are equal."""
         letters = [self.vocabulary[index] for index in inputs[: self.signals].tolist()]
         return [
             f"count {letter}" if letters.count(letter) == 1 else f"count {letter} ({_ordinal(letters, step)})"
@@ -108,10 +100,8 @@ class Signal(Task):
 
 
 class Signal2(Signal):
-    """Counts the letters of three signals: output step i is the count of the letter of signal i.
-
-    "CBBBABC" has the answer 1, 2, 2. Signals may be equal, and are not counted.
-    """
+    """Counts the letters of three signals: output step i is the count of the letter of signal i. "CBBBABC" has the
+    answer 1, 2, 2. Signals may be equal, and are not counted."""
 
     name = "signal2"
     summary = "three signals, three counts (needs several heads)"

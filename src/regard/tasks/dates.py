@@ -27,8 +27,7 @@ from regard.tasks.pairs import Pair, PairTask
 
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 DAYS = (LAST - FIRST).days + 1
-HELD_OUT_ONE_IN = 10
-"""The fraction of days held out from training is 1 divided by this number."""
+HELD_OUT_ONE_IN = 10  # The fraction of days held out from training is 1 divided by this number
 FORMATS = ("full", "long", "medium")
 """CLDR styles with a full year. In many locales, the short style has a year of two digits."""
 SKELETONS = ("yMd", "yMEd", "yMMMd", "yMMMEd", "yMMMMd", "yMMMMEEEEd")
@@ -68,8 +67,7 @@ class Style(NamedTuple):
 
 
 class Dates(PairTask):
-    """Converts days from 1900 to 2099 in all styles. All locales, and all styles of a locale, are equally
-    likely."""
+    """Converts days from 1900 to 2099 in all styles. All locales, and all styles of a locale, are equally likely."""
 
     name = "dates"
     summary = "convert a written date to ISO 8601"
@@ -136,10 +134,8 @@ def is_held_out(day: int) -> bool:
 
 
 def write_date(style: Style, date: datetime.date) -> Pair:
-    """Write a date in a style, with the alignment of each digit of the answer.
-
-    Example: `write_date(Dates().styles[0][0], datetime.date(1979, 5, 3)).target == "1979-05-03"`.
-    """
+    """Write a date in a style, with the alignment of each digit of the answer. Example:
+    `write_date(Dates().styles[0][0], datetime.date(1979, 5, 3)).target == "1979-05-03"`."""
     target = date.isoformat()
     alignment: list[tuple[int, ...]] = [()] * len(target)
     source = f"{style.locale} " if style.numeric else ""
@@ -177,7 +173,7 @@ def _render(locale: str, field: str, value: int) -> str:
 
 @cache
 def _find_styles(name: str) -> tuple[Style, ...]:
-    """Return the styles of a locale. Raises `InputError` if no style contains year, month and day."""
+    """Return the styles of a locale."""
     try:
         locale = Locale.parse(name)
     except (UnknownLocaleError, ValueError, TypeError):

@@ -4,22 +4,24 @@ Shapes: B batch, Ts source steps, Tt target steps. A sample is a `Pair` of sourc
 alignment contains the source characters from which each target character derives.
 """
 
+import string
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits
 from regard.data.batch import PairBatch, collate
-from regard.data.vocabulary import Vocabulary
+from regard.data.vocabulary import CharacterVocabulary, Vocabulary
 from regard.errors import check_range
 from regard.streams import make_generator
-from regard.tasks.base import AnyTask
+from regard.tasks.base import AnyTask, TaskOptions
 from regard.tasks.batch import NO_POSITION, BatchContext, BatchSettings
 
-BATCHES_PER_POOL = 16
-"""Number of batches that are sampled together and sorted by length."""
+BATCHES_PER_POOL = 16  # Number of batches that are sampled together and sorted by length
 
 
 class Pair(NamedTuple):
@@ -42,8 +44,7 @@ class SequenceTask(AnyTask):
 
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
-    shared = False
-    """Whether source and target share one vocabulary, so that a model shares one embedding."""
+    shared = False  # Whether source and target share one vocabulary, so that a model shares one embedding
 
     @property
     @abstractmethod
@@ -66,17 +67,13 @@ class SequenceTask(AnyTask):
 
     def known(self, source: str) -> Pair | None:
         """Return the pair of a source and the true answer, or None if the answer is unknown."""
-        del source
         return None
 
 
 class LengthSortedBatches:
-    """Batches of a training run with sources of similar length, to reduce padding.
-
-    A pool of `BATCHES_PER_POOL` batches is sampled together, sorted by length, split, and returned in random
-    order. Each pool has a separate random stream, so a resumed training run samples the same batches at any
-    step.
-    """
+    """Batches of a training run with sources of similar length, to reduce padding. A pool of `BATCHES_PER_POOL` batches
+    is sampled together, sorted by length, split, and returned in random order. Each pool has a separate random stream,
+    so a resumed training run samples the same batches at any step."""
 
     place = NO_POSITION
 
@@ -104,18 +101,15 @@ class PairTask(SequenceTask):
     Subclasses also define `max_source`, `max_target`, `pair` and `known`.
     """
 
-    max_source: int
-    """Number of characters in the longest source."""
-    max_target: int
-    """Number of characters in the longest target."""
+    max_source: int  # Number of characters in the longest source
+    max_target: int  # Number of characters in the longest target
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.config_class() if config is None else config
 
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Sample a pair. With `unseen`, sample a pair that is held out from training, if the task holds out
-        pairs."""
+        """Sample a pair. With `unseen`, sample a pair that is held out from training, if the task holds out pairs."""
 
     @abstractmethod
     def known(self, source: str) -> Pair | None:
@@ -139,11 +133,9 @@ class PairTask(SequenceTask):
         return 2 * self.max_target
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> LengthSortedBatches:
-        del beginning
         return LengthSortedBatches(self, settings)
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` if samples cannot have this length."""
         if sample_len is not None:
             check_range("sample_len", sample_len, 1, self.max_source)
 
@@ -170,10 +162,92 @@ class PairTask(SequenceTask):
 
 
 def alignment_mask(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
-    """Return the alignment of pairs as (B, Tt, Ts) bool, True where a source step is aligned with a target
-    step."""
+    """Return the alignment of pairs as (B, Tt, Ts) bool, True where a source step is aligned with a target step."""
     mask = torch.zeros(len(pairs), target_len, source_len, dtype=torch.bool)
     for row, pair in enumerate(pairs):
         for step, positions in enumerate(pair.alignment):
             mask[row, step, list(positions)] = True
     return mask
+
+
+# Copy, Reverse and Sort: the answer is a permutation of the source, so the alignment is known exactly.
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceConfig(TaskOptions):
+    """Size of a reordering task."""
+
+    max_len: Annotated[int, Limits(1, 1000)] = 20
+    """Maximum number of symbols in a sequence. Lengths are uniform from 1 to this number."""
+    vocab_size: Annotated[int, Limits(1, 26)] = 26
+    """Number of different symbols: 1 to 26 letters, or 1 to 10 digits for sort."""
+
+
+class _Reordering(PairTask):
+    """Maps a sequence of uniformly sampled symbols to the same symbols in a different order."""
+
+    config_class = SequenceConfig
+    symbols = string.ascii_uppercase
+    # The context is also an input of the decoder's cell, because distinguishing repeated symbols requires the
+    # previous source position.
+    defaults = {"context": "both", "steps": 3500}
+
+    def __init__(self, config: SequenceConfig | None = None) -> None:
+        self.config = SequenceConfig(vocab_size=len(self.symbols)) if config is None else config
+        check_range("vocab_size", self.config.vocab_size, 1, len(self.symbols))
+        self.alphabet = self.symbols[: self.config.vocab_size]
+        self.source_vocabulary = self.target_vocabulary = CharacterVocabulary(self.alphabet)
+        self.max_source = self.max_target = self.config.max_len
+
+    @abstractmethod
+    def order(self, source: str) -> list[int]:
+        """Return the positions of the source in the order of the answer."""
+
+    def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:
+        return tuple((position,) for position in self.order(source))
+
+    def known(self, source: str) -> Pair | None:
+        if len(source) > self.config.max_len or not set(source) <= set(self.alphabet):
+            return None
+        return Pair(source, "".join(source[p] for p in self.order(source)), self.alignment(source))
+
+    def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
+        del unseen  # training covers a negligible fraction of 26 ** 20 sequences
+        return self.uniform_pair(self.alphabet, generator, sample_len)
+
+
+class Copy(_Reordering):
+    """ "CAB" has the answer "CAB"."""
+
+    name = "copy"
+    summary = "repeat the sequence"
+
+    def order(self, source: str) -> list[int]:
+        return list(range(len(source)))
+
+
+class Reverse(_Reordering):
+    """ "CAB" has the answer "BAC"."""
+
+    name = "reverse"
+    summary = "write the sequence backwards"
+
+    def order(self, source: str) -> list[int]:
+        return list(range(len(source)))[::-1]
+
+
+class Sort(_Reordering):
+    """ "3121" has the answer "1123"; each digit is aligned with all equal digits."""
+
+    name = "sort"
+    summary = "write the digits in ascending order"
+    defaults = {**_Reordering.defaults, "vocab_size": 10}
+    symbols = string.digits
+
+    def order(self, source: str) -> list[int]:
+        return sorted(range(len(source)), key=source.__getitem__)
+
+    def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:
+        return tuple(
+            tuple(position for position, digit in enumerate(source) if digit == answer) for answer in sorted(source)
+        )

@@ -10,21 +10,19 @@ Gender, case, and verb-final or inverted word order make the alignment non-monot
 One sentence in `HELD_OUT_ONE_IN`, selected by a hash of its text, is held out from training.
 """
 
+import tomllib
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import torch
 
 from regard.data.vocabulary import WordVocabulary
 from regard.errors import InputError
 from regard.tasks.pairs import Pair, PairTask
-
-# Vocabulary of Phrases: English and German words with their German inflection.
-#
-# The lists omit nouns with an accusative ending and verbs without an accusative object.
 
 
 class Noun(NamedTuple):
@@ -53,104 +51,22 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-_NOUNS = """
-dog dogs m Hund Hunde | cat cats f Katze Katzen | horse horses n Pferd Pferde | cow cows f Kuh Kühe |
-bird birds m Vogel Vögel | mouse mice f Maus Mäuse | wolf wolves m Wolf Wölfe | fox foxes m Fuchs Füchse |
-goat goats f Ziege Ziegen | pig pigs n Schwein Schweine | hen hens f Henne Hennen | duck ducks f Ente Enten |
-bee bees f Biene Bienen | man men m Mann Männer | woman women f Frau Frauen | child children n Kind Kinder |
-girl girls n Mädchen Mädchen | father fathers m Vater Väter | mother mothers f Mutter Mütter |
-brother brothers m Bruder Brüder | sister sisters f Schwester Schwestern | son sons m Sohn Söhne |
-daughter daughters f Tochter Töchter | friend friends m Freund Freunde | teacher teachers m Lehrer Lehrer |
-baker bakers m Bäcker Bäcker | doctor doctors m Arzt Ärzte | king kings m König Könige |
-queen queens f Königin Königinnen | thief thieves m Dieb Diebe | guest guests m Gast Gäste |
-singer singers m Sänger Sänger | farmer farmers m Landwirt Landwirte | house houses n Haus Häuser |
-garden gardens m Garten Gärten | door doors f Tür Türen | window windows n Fenster Fenster |
-table tables m Tisch Tische | chair chairs m Stuhl Stühle | bed beds n Bett Betten | lamp lamps f Lampe Lampen |
-clock clocks f Uhr Uhren | book books n Buch Bücher | letter letters m Brief Briefe |
-picture pictures n Bild Bilder | song songs n Lied Lieder | word words n Wort Wörter |
-title titles m Titel Titel | tree trees m Baum Bäume | flower flowers f Blume Blumen |
-apple apples m Apfel Äpfel | pear pears f Birne Birnen | egg eggs n Ei Eier | loaf loaves n Brot Brote |
-cake cakes m Kuchen Kuchen | stone stones m Stein Steine | mountain mountains m Berg Berge |
-river rivers m Fluss Flüsse | lake lakes m See Seen | bridge bridges f Brücke Brücken |
-road roads f Straße Straßen | city cities f Stadt Städte | village villages n Dorf Dörfer |
-church churches f Kirche Kirchen | school schools f Schule Schulen | ship ships n Schiff Schiffe |
-car cars n Auto Autos | wheel wheels n Rad Räder | key keys m Schlüssel Schlüssel | coat coats m Mantel Mäntel |
-hat hats m Hut Hüte | shoe shoes m Schuh Schuhe | ring rings m Ring Ringe | star stars m Stern Sterne |
-cloud clouds f Wolke Wolken | island islands f Insel Inseln | spoon spoons m Löffel Löffel
-"""
-NOUNS = tuple(Noun(*entry.split()) for entry in _NOUNS.split("|"))
-
-_VERBS = """
-see sees seen sehen sieht gesehen | love loves loved lieben liebt geliebt |
-find finds found finden findet gefunden | seek seeks sought suchen sucht gesucht |
-hear hears heard hören hört gehört | know knows known kennen kennt gekannt |
-buy buys bought kaufen kauft gekauft | bring brings brought bringen bringt gebracht |
-paint paints painted malen malt gemalt | praise praises praised loben lobt gelobt |
-ask asks asked fragen fragt gefragt | forget forgets forgotten vergessen vergisst vergessen |
-hide hides hidden verstecken versteckt versteckt | show shows shown zeigen zeigt gezeigt |
-take takes taken nehmen nimmt genommen | carry carries carried tragen trägt getragen |
-lose loses lost verlieren verliert verloren | watch watches watched beobachten beobachtet beobachtet |
-greet greets greeted grüßen grüßt gegrüßt | visit visits visited besuchen besucht besucht |
-need needs needed brauchen braucht gebraucht | draw draws drawn zeichnen zeichnet gezeichnet |
-describe describes described beschreiben beschreibt beschrieben | wake wakes woken wecken weckt geweckt |
-fear fears feared fürchten fürchtet gefürchtet | hold holds held halten hält gehalten |
-catch catches caught fangen fängt gefangen | lift lifts lifted heben hebt gehoben |
-sell sells sold verkaufen verkauft verkauft | steal steals stolen stehlen stiehlt gestohlen
-"""
-VERBS = tuple(Verb(*entry.split()) for entry in _VERBS.split("|"))
-
-ADJECTIVES = _pairs("""
-small klein big groß old alt new neu young jung red rot green grün blue blau white weiß black schwarz
-yellow gelb brown braun grey grau tired müde happy froh sad traurig clever klug quiet still loud laut
-fast schnell slow langsam warm warm cold kalt rich reich poor arm strong stark weak schwach
-beautiful schön ugly hässlich good gut bad schlecht round rund heavy schwer light leicht thin dünn
-thick dick famous berühmt strange seltsam dear lieb wild wild clean rein
-""")
-
-TIMES = _pairs("""
-today heute tomorrow morgen often oft now jetzt always immer perhaps vielleicht then dann soon bald
-rarely selten again wieder sometimes manchmal here hier outside draußen there dort
-""")
-
-THINKERS = {"he": ("er", True), "she": ("sie", True), "we": ("wir", False), "they": ("sie", False)}
-"""Subjects of the verbs in `THOUGHTS`: the German word, and whether it is singular."""
-THOUGHTS = (
-    ("know", "knows", "wissen", "weiß"),
-    ("say", "says", "sagen", "sagt"),
-    ("hope", "hopes", "hoffen", "hofft"),
-    ("think", "thinks", "glauben", "glaubt"),
-    ("hear", "hears", "hören", "hört"),
-)
-MODALS = (("can", "können", "kann"), ("must", "müssen", "muss"), ("may", "dürfen", "darf"))
-NUMBERS = _pairs("two zwei three drei four vier five fünf many viele")
-
-WEAK = {"m": ("e", "en"), "f": ("e", "e"), "n": ("e", "e"), "p": ("en", "en")}
-"""Adjective endings in nominative and accusative by gender (p: plural), after articles that mark the gender."""
-MIXED = {"m": ("er", "en"), "f": ("e", "e"), "n": ("es", "es"), "p": ("en", "en")}
-"""Adjective endings after articles that do not mark the gender in the nominative."""
-DEFINITE = {
-    ("the", "m"): ("der", "den"),
-    ("the", "f"): ("die", "die"),
-    ("the", "n"): ("das", "das"),
-    ("the", "p"): ("die", "die"),
-    ("this", "m"): ("dieser", "diesen"),
-    ("this", "f"): ("diese", "diese"),
-    ("this", "n"): ("dieses", "dieses"),
-    ("these", "p"): ("diese", "diese"),
-}
-"""Articles that mark the gender, in nominative and accusative."""
-INDEFINITE = {
+_GRAMMAR: dict[str, Any] = tomllib.loads(files("regard.tasks").joinpath("phrases.toml").read_text(encoding="utf-8"))
+NOUNS = tuple(Noun(*entry.split()) for entry in _GRAMMAR["nouns"].split("|"))
+VERBS = tuple(Verb(*entry.split()) for entry in _GRAMMAR["verbs"].split("|"))
+ADJECTIVES, TIMES, NUMBERS = (_pairs(_GRAMMAR[kind]) for kind in ("adjectives", "times", "numbers"))
+THOUGHTS, MODALS, THINKERS = (_GRAMMAR[kind] for kind in ("thoughts", "modals", "thinkers"))
+WEAK, MIXED = _GRAMMAR["weak"], _GRAMMAR["mixed"]
+DEFINITE = {(english, gender): forms[gender] for english, forms in _GRAMMAR["definite"].items() for gender in forms}
+INDEFINITE = {  # Articles that do not mark the gender in the nominative
     (english, gender): (stem + ("e" if gender in "fp" else ""), stem + {"m": "en", "n": ""}.get(gender, "e"))
     for english, stem in (("a", "ein"), ("my", "mein"), ("her", "ihr"), ("no", "kein"))
     for gender in ("mfn" if english == "a" else "mfnp")
 }
-"""Articles that do not mark the gender in the nominative."""
 
 
-HELD_OUT_ONE_IN = 10
-"""The fraction of sentences held out from training is 1 divided by this number."""
-MAX_WORDS = 13
-"""Maximum number of words in a sentence, in both languages."""
+HELD_OUT_ONE_IN = 10  # The fraction of sentences held out from training is 1 divided by this number
+MAX_WORDS = 13  # Maximum number of words in a sentence, in both languages
 NOMINATIVE, ACCUSATIVE = 0, 1
 SINGULARS = {noun.singular: noun for noun in NOUNS}
 PLURALS = {noun.plural: noun for noun in NOUNS}
@@ -161,8 +77,7 @@ FINITE = {
     **{verb.third: (verb.german_third, True) for verb in VERBS},
 }
 THINKING = {plain: german for plain, _, german, _ in THOUGHTS} | {third: german for _, third, _, german in THOUGHTS}
-Piece = tuple[str, tuple[int, ...]]
-"""A German word, and the positions of the aligned English words."""
+Piece = tuple[str, tuple[int, ...]]  # A German word, and the positions of the aligned English words
 Pick = Callable[[Sequence[str]], str]
 
 
@@ -216,7 +131,6 @@ def is_held_out(source: str) -> bool:
 
 
 def draw_sentence(pick: Pick) -> list[str]:
-    """Sample the words of an English sentence."""
     frame = pick(("plain", "plain", "time", "thought"))
     subject, singular = _draw_noun_phrase(pick, ("the", "a", "this", "my", "her", "no", "these", "number"))
     verb = pick(("plain", "plain", "perfect", "modal", "not"))
@@ -240,7 +154,6 @@ def draw_sentence(pick: Pick) -> list[str]:
 
 
 def _draw_noun_phrase(pick: Pick, articles: Sequence[str]) -> tuple[list[str], bool]:
-    """Sample the words of an English noun phrase, and whether the noun phrase is singular."""
     article = pick(articles)
     singular = article in ("a", "this") or (article in ("the", "my", "her", "no") and pick("1122") == "1")
     first = pick(list(NUMBERS)) if article == "number" else article
@@ -322,10 +235,7 @@ class PhraseTranslator:
         pieces: list[Piece] = [(article, (place,))]
         if adjective is not None:
             pieces.append((inflect(adjective, ending), (place + 1,)))
-        return [
-            *pieces,
-            (entry.german_singular if singular else entry.german_plural, (self.position - 1,)),
-        ], singular
+        return [*pieces, (entry.german_singular if singular else entry.german_plural, (self.position - 1,))], singular
 
     def _word(self) -> str:
         self.position += 1
@@ -340,7 +250,6 @@ def inflect(adjective: str, ending: str) -> str:
 
 
 def english_words() -> set[str]:
-    """Return every English word of the grammar."""
     verbs = {word for verb in VERBS for word in (verb.base, verb.third, verb.participle)}
     thoughts = {word for forms in THOUGHTS for word in forms[:2]}
     articles = {word for word, _ in (*DEFINITE, *INDEFINITE)}
@@ -350,7 +259,6 @@ def english_words() -> set[str]:
 
 
 def german_words() -> set[str]:
-    """Return every German word of the grammar."""
     nouns = {word for noun in NOUNS for word in (noun.german_singular, noun.german_plural)}
     verbs = {word for verb in VERBS for word in (verb.german_infinitive, verb.german_third, verb.german_participle)}
     thoughts = {word for forms in THOUGHTS for word in forms[2:]} | {german for german, _ in THINKERS.values()}

@@ -37,12 +37,8 @@ class RecallTaskConfig(TaskOptions):
 
 
 class Recall(Task):
-    """Recalls a value: an input consists of `pairs` keys, each followed by its value, then noise, then one of
-    the keys.
-
-    "C7A0dbaC" has the answer 7. The answer depends on the first step of the key and on the value after this
-    step.
-    """
+    """Recalls a value: an input consists of `pairs` keys, each followed by its value, then noise, then one of the keys.
+    "C7A0dbaC" has the answer 7. The answer depends on the first step of the key and on the value after this step."""
 
     name = "recall"
     summary = "key-value pairs, noise, a key: what was its value?"
@@ -96,11 +92,7 @@ class Recall(Task):
         return Batch(inputs, self.answer(inputs), mask if vary_len else None)
 
     def parse(self, text: str) -> Tensor:
-        """Convert a sequence such as `"C7A0dbaC"` to inputs (1, T).
-
-        Raises `InputError` if the sequence is too long, contains an unknown symbol, or does not end with a key
-        that precedes a value.
-        """
+        """Convert a sequence such as `"C7A0dbaC"` to inputs (1, T)."""
         inputs, text = super().parse(text), self.normal(text)
         before = [step for step in range(len(text) - 2) if text[step] == text[-1]]
         if text[-1] not in self.keys or not before or text[before[0] + 1] not in VALUES:

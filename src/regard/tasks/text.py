@@ -1,5 +1,4 @@
-"""Text: predict the next character or subword of a text file. The last part of the file is held out for
-validation."""
+"""Text: predict the next character or subword of a text file. The last part of the file is held out for validation."""
 
 import io
 from collections.abc import Mapping
@@ -13,8 +12,8 @@ from torch import Tensor
 from regard.arguments import Limits, check_fields
 from regard.errors import InputError, plural, shorten
 from regard.progress import print_status
-from regard.tasks.batch import IGNORE, BatchContext, BatchSettings
-from regard.tasks.tokens import TokenBatches, TokenTask
+from regard.tasks.batch import BatchContext, BatchSettings
+from regard.tasks.tokens import NextTokenTask, TokenBatches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,33 +41,25 @@ class TextTaskConfig:
     left for training)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
         check_fields(self)
         if self.text is not None:
             object.__setattr__(self, "text", str(Path(self.text).absolute()))  # for use in any folder
 
     @property
     def path(self) -> Path:
-        """Path of the text. Raises `InputError` if no text is given."""
         if self.text is None:
             raise InputError("text needs a file: give --text FILE")
         return Path(self.text)
 
 
-class Text(TokenTask):
-    """Sequences from random positions of a text. Every next token is an output.
-
-    The answer to a sequence is its continuation in the text. The tokens on which an answer depends are not
-    known.
-    """
+class Text(NextTokenTask):
+    """Sequences from random positions of a text file."""
 
     name = "text"
     summary = "predict the next character or subword of a text file"
     config_class = TextTaskConfig
-    draws = False
     texts = ("text",)
     file_names = ("text",)
-    knows_relevance = False
     defaults = {"hidden": 128, "layers": 4, "inner": 512, "batchsize": 12, "steps": 2000, "lr": 0.001}
     loose = ("valid_share",)
 
@@ -85,7 +76,6 @@ class Text(TokenTask):
     def prepare(cls, config: TextTaskConfig, folder: Path, *, progress: bool = True) -> Self:
         from regard.data.token_file import check_text_file, learn_vocabulary
 
-        del folder, progress
         if config.tokenizer == "imported":
             raise InputError(
                 "tokenizer imported comes with an imported model: choose characters, bpe or unigram, or continue "
@@ -98,12 +88,11 @@ class Text(TokenTask):
     def digests(cls, config: TextTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
         from regard.data.parallel import file_digest
 
-        del progress
         return {"text": [file_digest(config.path)]}
 
     @classmethod
     def restore(cls, config: TextTaskConfig, files: Mapping[str, str]) -> Self:
-        from regard.data.imported_tokenizer import ImportedTokenizer
+        from regard.data.imported_tokenizers import ImportedTokenizer
         from regard.data.subwords import SubwordVocabulary
 
         vocabulary = ImportedTokenizer if config.tokenizer == "imported" else SubwordVocabulary
@@ -112,10 +101,6 @@ class Text(TokenTask):
     @property
     def files(self) -> dict[str, str]:
         return {"text": self.tokenizer.to_json()}
-
-    @property
-    def lengths(self) -> range:
-        return range(1, self.config.max_len + 1)
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
         from regard.data.token_file import prepare_tokens
@@ -128,11 +113,8 @@ class Text(TokenTask):
         return TokenBatches(self, settings)
 
     def tokens(self, *, unseen: bool) -> "np.ndarray":
-        """Return the tokens (N,) of the training part, or of the validation part if `unseen` is True.
-
-        If `batches` was not called before, the text is read and encoded in memory. Raises `InputError` if the
-        text cannot be read or is not the text of the run, or if the part is not longer than one sequence.
-        """
+        """Return the tokens (N,) of the training part, or of the validation part if `unseen` is True. If `batches` was
+        not called before, the text is read and encoded in memory."""
         if self._encoded is None:
             import numpy as np
 
@@ -156,9 +138,6 @@ class Text(TokenTask):
             )
         return part
 
-    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
-
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
@@ -174,23 +153,11 @@ class Text(TokenTask):
         tokens = torch.from_numpy(windows)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
-    def answer(self, inputs: Tensor) -> Tensor:
-        return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
-
-    def relevance(self, inputs: Tensor) -> Tensor:
-        """Raise `InputError`, because the tokens on which an answer depends are not known."""
-        raise InputError("the relevant tokens of a text are not known: choose a different task, such as induction")
-
     @property
     def accepts(self) -> str:
         return f"text of 1 to {self.longest} tokens"
 
     def parse(self, text: str) -> Tensor:
-        """Convert text to inputs (1, T).
-
-        Raises `InputError` for text that is empty or too long, and for characters that are not in the
-        vocabulary.
-        """
         from regard.data.token_file import encode_lines
 
         lines = list(io.StringIO(text, newline="\n"))

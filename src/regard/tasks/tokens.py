@@ -16,20 +16,10 @@ from torch import Tensor
 from regard.errors import InputError, plural, shorten
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask
-from regard.tasks.batch import (
-    IGNORE,
-    NO_POSITION,
-    BatchContext,
-    BatchSettings,
-    BatchSource,
-    TokenBatch,
-    no_output,
-)
+from regard.tasks.batch import IGNORE, NO_POSITION, BatchContext, BatchSettings, BatchSource, TokenBatch, no_output
 
-PADDING = 0
-"""Token at the positions after the end of a shorter sequence, where the mask is False."""
-LISTED_TOKENS = 40
-"""Largest vocabulary that an error message lists in full."""
+PADDING = 0  # Token at the positions after the end of a shorter sequence, where the mask is False
+LISTED_TOKENS = 40  # Largest vocabulary that an error message lists in full
 
 
 class TokenTask(AnyTask):
@@ -41,8 +31,7 @@ class TokenTask(AnyTask):
     """
 
     answers = "tokens"
-    knows_relevance: ClassVar[bool] = True
-    """Whether `relevance` is known."""
+    knows_relevance: ClassVar[bool] = True  # Whether `relevance` is known
     varied: ClassVar[bool] = False
     """Whether the lengths of samples always vary, because the task tests length generalization."""
 
@@ -72,8 +61,7 @@ class TokenTask(AnyTask):
 
     @abstractmethod
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw inputs (B, T) for `lengths` (B,), where T is the largest length. The tokens after the end are
-        arbitrary.
+        """Draw inputs (B, T) for `lengths` (B,), where T is the largest length. The tokens after the end are arbitrary.
 
         `unseen`: draw only samples that are held out from training, if the task holds out samples.
         """
@@ -114,10 +102,9 @@ class TokenTask(AnyTask):
     ) -> TokenBatch:
         """Draw `batch` samples of `sample_len` inputs (default: the largest training length).
 
-        With `vary_len`, the lengths are uniform over `lengths`, up to `sample_len`. If `varied` is True, the
-        lengths always vary unless `sample_len` is given. `unseen`: draw only samples that are held out from
-        training, if the task holds out samples. Equal generator states give equal samples. Raises `InputError`
-        for an invalid length.
+        With `vary_len`, the lengths are uniform over `lengths`, up to `sample_len`. If `varied` is True, the lengths
+        always vary unless `sample_len` is given. `unseen`: draw only samples that are held out from training, if the
+        task holds out samples. Equal generator states give equal samples. Raises `InputError` for an invalid length.
         """
         self.check_sample_len(sample_len)
         vary_len = vary_len or (self.varied and sample_len is None)
@@ -144,7 +131,6 @@ class TokenTask(AnyTask):
             )
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
-        del beginning
         return TokenBatches(self, settings)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
@@ -201,12 +187,30 @@ class TokenTask(AnyTask):
         return [self.vocabulary[token] for token in inputs.tolist()]
 
 
-class TokenBatches:
-    """Training batches, drawn by `TokenTask.sample`.
+class NextTokenTask(TokenTask):
+    """Base class of tasks with sequences from a text, in which every next token is an output. A subclass defines
+    `draw_with_targets`. The answer to a sequence is its continuation; on which tokens it depends is not known."""
 
-    Each training step has a separate random stream, so a resumed run draws the same batches as an uninterrupted
-    run.
-    """
+    draws = False
+    knows_relevance = False
+
+    @property
+    def lengths(self) -> range:
+        return range(1, self.config.max_len + 1)
+
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        raise InputError("the relevant tokens of a text are not known: choose a different task, such as induction")
+
+
+class TokenBatches:
+    """Training batches, drawn by `TokenTask.sample`. Each training step has a separate random stream, so a resumed run
+    draws the same batches as an uninterrupted run."""
 
     place = NO_POSITION
 

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from regard.arguments import Limits, check_fields
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
-from regard.data.vocabulary import TokenizerKind
+from regard.data.parallel import ConcatenatedText, PairSource, ParallelText, TextDigest, file_digest
+from regard.data.unknown_tokens import UnknownShares, check_known, describe_splitting, unknown_in_pairs
+from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError, plural, unknown_choice
 from regard.progress import print_status, reading_bar
 from regard.tasks.batch import BatchContext, BatchSettings
@@ -16,19 +18,14 @@ from regard.tasks.pairs import SequenceTask
 if TYPE_CHECKING:
     from regard.data.buckets import Buckets
     from regard.data.corpus import Corpus
-    from regard.data.guided_alignment import GuidedAlignment
-    from regard.data.parallel import PairSource, TextDigest
     from regard.data.prepare import TokenizerConfig
-    from regard.data.unknown_tokens import UnknownShares
-    from regard.data.vocabulary import LearnedVocabulary
 
 Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
 """Names of the parts of a data set on the Hub."""
 NORMALIZATIONS = ("nfkc", "quotes")
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
-PROGRESS_BYTES = 200_000_000
-"""Size of a text in bytes above which a progress bar is shown."""
+PROGRESS_BYTES = 200_000_000  # Size of a text in bytes above which a progress bar is shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,10 +178,8 @@ class TranslationTaskConfig:
         named = (text.partition("=") for text in self.extra_valid)
         return {name: files.split(",") for name, _, files in named}
 
-    def extra_texts(self) -> "dict[str, PairSource]":
-        """Return the further validation texts by name. Raises `InputError` if a file is missing."""
-        from regard.data.parallel import ParallelText
-
+    def extra_texts(self) -> dict[str, PairSource]:
+        """Return the further validation texts by name."""
         return {name: ParallelText(paths, lenient=self.lenient) for name, paths in self.extra_paths.items()}
 
     @property
@@ -193,63 +188,46 @@ class TranslationTaskConfig:
         files = len(self.train) // (len(self.weights) or 1)
         return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
-    def text(self, part: Part) -> "PairSource | None":
+    def text(self, part: Part) -> PairSource | None:
         """Return the training, validation or test text, or None if no text is given. Several training texts are
-        concatenated.
-
-        Raises `InputError` if the text cannot be read.
-        """
-        from regard.data.parallel import ConcatenatedText
-
+        concatenated."""
         texts = self._texts(part)
         return ConcatenatedText(texts) if len(texts) > 1 else next(iter(texts), None)
 
-    def digests(self, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of the training text, the validation text and the word alignment by flag. All files
-        are read.
-
-        Raises `InputError` if a file cannot be read.
-        """
-        from regard.data.parallel import file_digest
-
+    def digests(self, *, progress: bool = True) -> dict[str, list[TextDigest]]:
+        """Return digests of the training text, the validation text and the word alignment by flag. All files are
+        read."""
         parts: tuple[Part, ...] = ("train", "valid")
         texts = {part: text for part in parts if (text := self.text(part)) is not None}
-        digests: dict[str, list[TextDigest]] = {}
-        before = 0
-        size = sum(text.bytes for text in texts.values())
-        with reading_bar("check the text", size, show=progress and size > PROGRESS_BYTES) as on_bytes:
-            for part, text in texts.items():
-                text.on_bytes = lambda done, before=before: on_bytes(before + done)  # type: ignore[misc]
-                digests[part] = text.digests()
-                before += text.bytes
+        whole = ConcatenatedText(list(texts.values()))
+        with reading_bar("check the text", whole.bytes, show=progress and whole.bytes > PROGRESS_BYTES) as on_bytes:
+            whole.on_bytes = on_bytes
+            digests: dict[str, list[TextDigest]] = {
+                part: text.digests() for part, text in zip(texts, whole.parts(), strict=True)
+            }
         if self.guide is not None:
             digests["guide"] = [file_digest(Path(self.guide))]
         if extra := [digest for text in self.extra_texts().values() for digest in text.digests()]:
             digests["extra_valid"] = extra
         return digests
 
-    def training_text(self) -> "PairSource":
-        """Return the training text. Raises `InputError` if no text is given."""
+    def training_text(self) -> PairSource:
         text = self.text("train")
         if text is None:
             raise InputError("translation needs training text: give --train SOURCE TARGET, or --train PAIRS.tsv")
         return text
 
-    def training_texts(self) -> "list[PairSource]":
-        """Return the training texts, one per weight. Raises `InputError` if no text is given."""
+    def training_texts(self) -> list[PairSource]:
+        """Return the training texts, one per weight."""
         self.training_text()
         return self._texts("train")
 
     def check_files(self) -> None:
-        """Raise `InputError` if text is broken or has no pairs, or if the word alignment does not match the text.
-
-        Test text may be missing or empty, because it is read later.
-        """
+        """Raise `InputError` if text is broken or has no pairs, or if the word alignment does not match the text. Test
+        text may be missing or empty, because it is read later."""
         test = self.test if all(Path(path).exists() for path in self.test) else ()
         for part in (self.valid, test, *self.extra_paths.values()):
             if part and not self.lenient:
-                from regard.data.parallel import ParallelText
-
                 ParallelText(part).check()
         if self.hub is None:
             from regard.data.prepare import check_first_pair  # imports the library of subwords
@@ -260,24 +238,22 @@ class TranslationTaskConfig:
             for description, text in texts:
                 check_first_pair(text, description)
         if self.guide is not None and self.train:
-            from regard.data.guided_alignment import check_alignment_file
+            from regard.data.buckets import check_alignment_file
 
             check_alignment_file(Path(self.guide), Path(self.train[0]))
 
-    def _texts(self, part: Part) -> "list[PairSource]":
+    def _texts(self, part: Part) -> list[PairSource]:
         strict = self.strict and part == "train"
         if self.hub is not None:
             from regard.data.datasets import HubText  # imports a large library
 
             return [HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)]
-        from regard.data.parallel import ParallelText
-
         files = {"train": self.corpora, "valid": [self.valid], "test": [self.test]}[part]
         return [ParallelText(paths, strict=strict, lenient=self.lenient) for paths in files if paths]
 
 
 def _absolute_text(text: str) -> str:
-    """Return NAME=FILES with absolute paths. Raises `InputError` for another form."""
+    """Return NAME=FILES with absolute paths."""
     name, equals, files = text.partition("=")
     paths = files.split(",")
     if not (name and equals and files) or "/" in name or len(paths) > 2:
@@ -294,24 +270,16 @@ class Translation(SequenceTask):
     draws = False
     texts = ("train", "weights", "valid", "extra_valid", "test", "hub", "languages", "guide", "bleu_tokenize")
     loose = ("max_len", "strict", "lenient")
-    defaults = {
-        "model": "transformer",
-        "embedding": 128,
-        "dropout": 0.3,
-        "lr": 0.003,
-        "steps": 12_000,
-    }
+    defaults = {"model": "transformer", "embedding": 128, "dropout": 0.3, "lr": 0.003, "steps": 12_000}
 
     config: TranslationTaskConfig
-    source_vocabulary: "LearnedVocabulary"
-    target_vocabulary: "LearnedVocabulary"
+    source_vocabulary: LearnedVocabulary
+    target_vocabulary: LearnedVocabulary
 
-    def __init__(self, config: TranslationTaskConfig, source: "LearnedVocabulary", target: "LearnedVocabulary") -> None:
-        self.config = config
-        self.source_vocabulary, self.target_vocabulary = source, target
-        self.shared = config.joint
-        self.unknown: list[UnknownShares] = []
-        """Unknown tokens in the training and validation texts, set by `batches`."""
+    def __init__(self, config: TranslationTaskConfig, source: LearnedVocabulary, target: LearnedVocabulary) -> None:
+        self.config, self.shared = config, config.joint
+        self.vocabularies = self.source_vocabulary, self.target_vocabulary = source, target
+        self.unknown: list[UnknownShares] = []  # in the training and validation texts, set by `batches`
 
     @classmethod
     def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
@@ -327,7 +295,7 @@ class Translation(SequenceTask):
         return cls(config, *learn_vocabularies(text, config.tokenization, folder, progress=progress))
 
     @classmethod
-    def digests(cls, config: TranslationTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
+    def digests(cls, config: TranslationTaskConfig, *, progress: bool = True) -> dict[str, list[TextDigest]]:
         return config.digests(progress=progress)
 
     @classmethod
@@ -341,29 +309,19 @@ class Translation(SequenceTask):
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
-        from regard.data.buckets import BatchPosition, Buckets
+        from regard.data.buckets import BatchPosition, Buckets, prepare_alignment
         from regard.data.corpus import Mixture
         from regard.data.prepare import prepare_corpus
         from regard.data.subwords import BpeDropout
-        from regard.data.unknown_tokens import check_known, describe_splitting
 
         self.config.check_files()
         recut = None
         if settings.merge_dropout:
-            source, target = (
-                BpeDropout(each, settings.merge_dropout, settings.seed)
-                for each in (self.source_vocabulary, self.target_vocabulary)
-            )
+            source, target = (BpeDropout(each, settings.merge_dropout, settings.seed) for each in self.vocabularies)
             recut = (source, target)
+        options: dict[str, Any] = {"max_len": self.config.max_len, "progress": beginning.progress}
         corpora = [
-            prepare_corpus(
-                text,
-                (self.source_vocabulary, self.target_vocabulary),
-                beginning.folder,
-                max_len=self.config.max_len,
-                strict=self.config.strict,
-                progress=beginning.progress,
-            )
+            prepare_corpus(text, self.vocabularies, beginning.folder, strict=self.config.strict, **options)
             for text in self.config.training_texts()
         ]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
@@ -374,21 +332,22 @@ class Translation(SequenceTask):
         if shares := "; ".join(map(str, self.unknown)):
             print_status(f"Unknown tokens: {shares}", show=beginning.progress)
         counts = [sum(sides[1:], sides[0]) for sides in zip(*(c.symbol_counts() for c in corpora), strict=True)]
-        vocabularies = (self.source_vocabulary, self.target_vocabulary)
-        line, unsuitable = describe_splitting(self.unknown, counts, vocabularies)
+        line, unsuitable = describe_splitting(self.unknown, counts, self.vocabularies)
         print_status(line, show=beginning.progress)
         warnings = [warning for shares in self.unknown for warning in shares.warnings]
         for warning in (*warnings, *unsuitable):
             print_status(f"regard: warning: {warning}", show=not beginning.sharing[0])
-        guide = self._guide(corpora[0], progress=beginning.progress)
+        guide = None
+        if self.config.guide is not None:
+            text = ParallelText(self.config.train, lenient=self.config.lenient)
+            guide = prepare_alignment(Path(self.config.guide), text, self.vocabularies, corpora[0], **options)
         place, most = BatchPosition(*beginning.place), settings.batchsize
         return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
 
-    def _unknown(self, corpora: "list[Corpus]", *, show: bool) -> "list[UnknownShares]":
+    def _unknown(self, corpora: "list[Corpus]", *, show: bool) -> list[UnknownShares]:
         """Return the unknown tokens in each training text and in the validation texts, and warn about validation
         texts that are training text."""
         from regard.data.prepare import describe_learned
-        from regard.data.unknown_tokens import unknown_in_pairs
 
         names = ["training"]
         if len(corpora) > 1:
@@ -397,9 +356,8 @@ class Translation(SequenceTask):
         texts = {"": self.config.text("valid"), **self.config.extra_texts()}
         for name, text in texts.items():
             if text is not None:
-                vocabularies = (self.source_vocabulary, self.target_vocabulary)
                 pairs, description = list(text), f"validation {name}".strip()
-                shares.append(unknown_in_pairs(description, pairs, vocabularies))
+                shares.append(unknown_in_pairs(description, pairs, self.vocabularies))
                 if learned := describe_learned(pairs, self.config.training_text()):
                     print_status(
                         f"regard: warning: {description} text: {learned}, so its figures and the best model by "
@@ -407,22 +365,6 @@ class Translation(SequenceTask):
                         show=show,
                     )
         return shares
-
-    def _guide(self, corpus: "Corpus", *, progress: bool) -> "GuidedAlignment | None":
-        """Return the word alignment of the corpus, or None without guided alignment."""
-        if self.config.guide is None:
-            return None
-        from regard.data.guided_alignment import prepare_alignment
-        from regard.data.parallel import ParallelText
-
-        return prepare_alignment(
-            Path(self.config.guide),
-            ParallelText(self.config.train, lenient=self.config.lenient),
-            (self.source_vocabulary, self.target_vocabulary),
-            corpus,
-            max_len=self.config.max_len,
-            progress=progress,
-        )
 
     @property
     def longest_source(self) -> int:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.blocks import make_encoder_layer
+from regard.attention.interventions import record_own
 from regard.attention.layer import find_layer
 from regard.attention.masks import causal_mask
 from regard.attention.mechanism import Mechanism, PartChoice
@@ -17,7 +18,6 @@ from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.attention.names import short_name
 from regard.attention.parts import Gate, LayerSizes, MaskPart, Normalizer, PositionBias, positions_of
 from regard.attention.positions import make_positions
-from regard.attention.recording import record_own
 from regard.attention.scores import Score, make_score
 from regard.data.batch import PairBatch, collate
 from regard.errors import InputError

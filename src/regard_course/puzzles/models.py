@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.models.base import TaskModel
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.puzzle import Puzzle
-from regard_lab.bench.trained_in import Texts, cross_entropy, draw_texts, run, same_layers, training_steps
+from regard_lab.bench.known_models import Texts, cross_entropy, draw_texts, run, same_layers, training_steps
 from regard_lab.programs.compiler import Compiled, assemble
 from regard_lab.programs.planner import Planner
 

@@ -1,29 +1,349 @@
-"""Measure how often explanation methods are right on models whose answer is known: `regard_lab.bench`."""
+"""Measure how often explanation methods are right on models whose answer is known: `regard.bench` and its result.
+
+The value of a method for one seed is the mean over the samples, and for a group the mean over the models. Means
+and intervals are taken over the seeds: the seeds of training of learned and trained-in models, and for compiled
+models and traps, which have no training, the seeds of their unneeded heads and of the drawn inputs.
+"""
 
 import dataclasses
+import itertools
+import string
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from statistics import fmean, stdev
+from typing import Annotated, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from regard.arguments import Limits, public
 from regard.io import check_folder, is_file, make_folder
 from regard.progress import counting_bar
+from regard.result import Result, to_plain
+from regard.statistics import LEVEL, holm, mean_interval
 from regard.sweep.backends import run_in_processes, say_reused
-from regard_lab.bench.catalogue import KnownModelChoice, choose_models
-from regard_lab.bench.known_models import ResistsError
-from regard_lab.bench.methods import ALL, Choice, ChosenMethod, choose_methods, reload_method
-from regard_lab.bench.rankings import Cell, cell_path, draw_inputs, measure_cell, read_or_measure
-from regard_lab.bench.result import BenchResult, group_columns, model_columns
-from regard_lab.cards.probe_training import one_thread
+from regard_lab.bench.known_models import KnownModelChoice, ResistsError, choose_models
+from regard_lab.bench.rankings import (
+    ALL,
+    FAILURE,
+    KNOWN_INPUTS,
+    RANDOM,
+    AurocScore,
+    Cell,
+    Choice,
+    ChosenMethod,
+    cell_path,
+    choose_methods,
+    draw_inputs,
+    measure_cell,
+    read_or_measure,
+    reload_method,
+)
+from regard_lab.cards.cells import one_thread
 
-SAVEPATH = "runs/bench"
-"""Default folder of the bench: trained models and results."""
-SEEDS = 5
-"""Default number of seeds."""
-SAMPLES, QUICK_SAMPLES = 40, 10
-"""Number of unseen inputs of each model and seed."""
+# Letters that show which methods differ (compact letter display, Piepho 2004).
+#
+# Two methods whose difference is shown have no letter in common; all other pairs share a letter.
+
+ALPHABET = string.ascii_lowercase + string.ascii_uppercase
+
+
+def assign_letters(names: Sequence[str], different: Collection[frozenset[str]]) -> dict[str, str]:
+    """Return the letters of each name. `names` from best to worst; `different`: pairs that differ.
+
+    Insert-and-absorb algorithm of Piepho (2004): begin with one set of all names, split each set that contains
+    a differing pair, and delete sets that another set contains.
+
+    >>> assign_letters(["best", "middle", "worst"], {frozenset({"best", "worst"})})
+    {'best': 'a', 'middle': 'ab', 'worst': 'b'}
+    """
+    groups: list[frozenset[str]] = [frozenset(names)]
+    for pair in sorted(different, key=sorted):
+        split = [part for group in groups for part in ([group - {name} for name in pair] if pair <= group else [group])]
+        groups = [
+            group
+            for index, group in enumerate(split)
+            if not any(group < other or (group == other and place < index) for place, other in enumerate(split))
+        ]
+    order = {name: place for place, name in enumerate(names)}
+    groups.sort(key=lambda group: sorted(order[name] for name in group))
+    symbols = [*ALPHABET, *(f"({number})" for number in range(len(ALPHABET), len(groups)))]
+    return {
+        name: "".join(symbol for symbol, group in zip(symbols, groups, strict=False) if name in group) for name in names
+    }
+
+
+MIN_SPREAD = 0.01
+"""Smallest standard deviation over seeds that a comparison assumes. Few seeds can agree by chance, and a spread
+of zero would show any difference."""
+Values = Mapping[str, Sequence[float]]  # For each method, one value per seed
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The score of one method in one column."""
+
+    mean: float  # Mean AUROC (0 to 1)
+    low: float | None  # Lower end of Student's 95 % interval over seeds; None for one seed, and if all seeds agree
+    high: float | None
+    letters: str  # Two methods without a common letter differ in this column; empty for one seed
+    values: list[float]  # The value of each seed
+    seconds: float  # Mean CPU time in seconds for one model and one seed
+    models: int = 1  # Number of models that the method ranks
+
+    @property
+    def fails(self) -> bool:
+        return self.mean < FAILURE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """The scores of all methods on one model or on a group of models, at one level and for one kind of truth."""
+
+    name: str  # Name of the model, or of the group
+    kind: str
+    family: str  # Family of the model; "all" for a group
+    level: str
+    truth: str
+    models: int  # Number of models
+    entries: dict[str, Entry]
+
+
+def model_columns(cells: Iterable[Cell]) -> list[Column]:
+    """Return one column for each model, level and kind of truth, in the order of the cells. Only seeds that all methods
+    have are compared, so that they can be paired."""
+    places: dict[tuple[str, ...], dict[str, dict[int, AurocScore]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in cells:
+        for score in cell.scores:
+            place = (cell.model, cell.kind, cell.family, score.level, score.truth)
+            places[place][cell.method][cell.seed] = score
+    columns = []
+    for (model, kind, family, level, truth), methods in places.items():
+        seeds = sorted(set.intersection(*map(set, methods.values())))
+        values = {method: [fmean(scores[seed].values) for seed in seeds] for method, scores in methods.items()}
+        seconds = {method: fmean(score.seconds for score in scores.values()) for method, scores in methods.items()}
+        entries = _entries(values, seconds, dict.fromkeys(methods, 1))
+        columns.append(
+            Column(name=model, kind=kind, family=family, level=level, truth=truth, models=1, entries=entries)
+        )
+    return columns
+
+
+def group_columns(columns: Sequence[Column]) -> list[Column]:
+    """Return one column for each kind of model, level and kind of truth: means over the models of the kind. A merged
+    truth ("needed, used") counts for each of its kinds. The mean of a method that ranks some of the models only is over
+    these models; such a method is not compared, and has no letters."""
+    members: dict[tuple[str, str, str], list[Column]] = defaultdict(list)
+    for column in columns:
+        for truth in column.truth.split(", "):
+            members[column.kind, column.level, truth].append(column)
+    groups = []
+    for (kind, level, truth), models in members.items():
+        values, seconds, counts = {}, {}, {}
+        for method in dict.fromkeys(method for column in models for method in column.entries):
+            ranked = [column.entries[method] for column in models if method in column.entries]
+            values[method] = [fmean(seed) for seed in zip(*(entry.values for entry in ranked), strict=False)]
+            seconds[method] = fmean(entry.seconds for entry in ranked)
+            counts[method] = len(ranked)
+        entries = _entries(values, seconds, counts)
+        groups.append(
+            Column(name=kind, kind=kind, family="all", level=level, truth=truth, models=len(models), entries=entries)
+        )
+    return groups
+
+
+def _entries(values: Values, seconds: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, Entry]:
+    """Return the entry of each method, the best first, with letters for differences that survive Holm. `counts`: number
+    of models of each method; only methods with the largest number are compared."""
+    ranked = {method: seeds for method, seeds in sorted(values.items(), key=lambda item: -fmean(item[1])) if seeds}
+    compared = {method: seeds for method, seeds in ranked.items() if counts[method] == max(counts.values())}
+    several = len(next(iter(ranked.values()), [])) > 1
+    letters = assign_letters(list(compared), shown_differences(compared)) if several else {}
+    entries = {}
+    for method, seeds in ranked.items():
+        interval = mean_interval(seeds, (0.0, 1.0))
+        bounds, shown = (interval.value, interval.low, interval.high), letters.get(method, "")
+        entries[method] = Entry(*bounds, shown, list(seeds), seconds[method], counts[method])
+    return entries
+
+
+def shown_differences(values: Values) -> set[frozenset[str]]:
+    """Return the pairs of methods whose paired difference over seeds survives the correction of Holm (1979) over
+    all pairs, at a family-wise error of 5 %.
+
+    The p-values are Student's, because exact tests of five seeds have none below 1/16. The value of a seed is a
+    mean over many samples, so it varies about normally.
+
+    >>> values = {"a": [0.9, 0.91, 0.9], "b": [0.1, 0.12, 0.1], "c": [0.9, 0.9, 0.91]}
+    >>> sorted(map(sorted, shown_differences(values)))
+    [['a', 'b'], ['b', 'c']]
+    """
+    pairs = list(itertools.combinations(values, 2))
+    p_values = holm([_paired_p_value(values[first], values[second]) for first, second in pairs])
+    return {frozenset(pair) for pair, p_value in zip(pairs, p_values, strict=True) if p_value <= 1 - LEVEL}
+
+
+def _paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the two-sided p-value of Student's test of paired values with equal means."""
+    from scipy.special import stdtr
+
+    differences = [one - other for one, other in zip(first, second, strict=True)]
+    error = max(stdev(differences), MIN_SPREAD) / len(differences) ** 0.5
+    return float(2 * stdtr(len(differences) - 1, -abs(fmean(differences)) / error))
+
+
+# The bench as tables for a terminal and for a page.
+
+WIDTH = 4  # Number of models beside each other in a table of a terminal
+MISSING = "-"
+CellLink = Callable[[Column, str], str | None]
+"""Returns the address of the page that shows a failure of a method in a column, or None."""
+CAPTION = (
+    "AUROC: 1 is a perfect ranking, 0.50 is chance. In brackets Student's 95 % interval over seeds; none if all "
+    "seeds agree. Seeds are those of training, or of unneeded heads and inputs for compiled models and traps. "
+    "Two methods without a common letter differ: paired by seed, 5 % family-wise error (Holm). "
+    f"!: below {FAILURE}, a failure. {MISSING}: the method has no ranking. "
+    "CPU s: CPU time for one model and one seed."
+)
+
+
+def group_tables(
+    columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH, link: CellLink | None = None
+) -> list[Table]:
+    """Return the mean of each method over the models of each kind, and its CPU time."""
+    seconds = {method: _seconds(columns, method) for method in methods}
+    parts = [columns[begin : begin + width] for begin in range(0, len(columns), width)]
+    return [_table("Means over models", part, methods, link, seconds if part is parts[0] else {}) for part in parts]
+
+
+def detail_tables(
+    columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH, link: CellLink | None = None
+) -> list[Table]:
+    """Return the tables of all models, `width` models beside each other."""
+    tables = []
+    for kind, level in dict.fromkeys((column.kind, column.level) for column in columns):
+        chosen = [column for column in columns if (column.kind, column.level) == (kind, level)]
+        for begin in range(0, len(chosen), width):
+            tables.append(_table(f"{kind}: {level}", chosen[begin : begin + width], methods, link, {}))
+    return tables
+
+
+def _table(
+    title: str, columns: Sequence[Column], methods: Sequence[str], link: CellLink | None, seconds: Mapping[str, float]
+) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    table.add_column("method", no_wrap=True)
+    for column in columns:
+        table.add_column(Text(_heading(column)), no_wrap=True)
+    if seconds:
+        table.add_column("CPU s")
+    for method in methods:
+        entries = [column.entries.get(method) for column in columns]
+        if not any(entries):
+            continue
+        row: list[Text] = [
+            entry_text(
+                entry,
+                column.models,
+                None if link is None or entry is None else link(column, method),
+                mark=method != RANDOM,
+            )
+            for column, entry in zip(columns, entries, strict=True)
+        ]
+        cost = [Text(f"{seconds[method]:.2f}")] if seconds else []
+        table.add_row(Text(method), *row, *cost)
+    return table
+
+
+def _heading(column: Column) -> str:
+    name = column.name if column.models == 1 and column.name != column.kind else f"{column.kind} ({column.models})"
+    truth = "" if column.truth == KNOWN_INPUTS else f": {column.truth}"
+    return f"{name}, {column.level}{truth}" if column.family == "all" else f"{name}{truth}"
+
+
+def entry_text(entry: Entry | None, models: int, address: str | None = None, *, mark: bool = True) -> Text:
+    """Return a score with its interval and letters; with `mark`, a failure is marked, and linked to its page.
+
+    >>> entry = Entry(mean=0.5, low=0.4, high=0.6, letters="b", values=[0.5, 0.5], seconds=0.1)
+    >>> entry_text(entry, models=1).plain
+    '0.50 (0.40-0.60) b !'
+    """
+    if entry is None:
+        return Text(MISSING)
+    failure = "!" if entry.fails and mark else ""
+    style: Any = "" if address is None else f"link {address}"
+    return Text(" ".join(filter(None, [score_text(entry, models), entry.letters, failure])), style=style)
+
+
+def score_text(entry: Entry | None, models: int) -> str:
+    """Return a score with its interval, and the number of models that are ranked if it is below `models`."""
+    if entry is None:
+        return MISSING
+    interval = "" if entry.low is None or entry.high is None else f" ({entry.low:.2f}-{entry.high:.2f})"
+    return f"{entry.mean:.2f}{interval}" + (f" [{entry.models} of {models}]" if entry.models < models else "")
+
+
+def _seconds(columns: Sequence[Column], method: str) -> float:
+    """Return the mean CPU time of a method on a model, over all levels. Kinds of truth share one ranking."""
+    kinds: dict[tuple[str, str], float] = {}
+    for column in columns:
+        if method in column.entries:
+            kinds[column.kind, column.level] = column.entries[method].seconds
+    totals: dict[str, float] = {}
+    for (kind, _), seconds in kinds.items():
+        totals[kind] = totals.get(kind, 0.0) + seconds
+    return sum(totals.values()) / max(len(totals), 1)
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BenchResult(Result):
+    """How well explanation methods rank inputs, heads and edges of models whose answer is known."""
+
+    methods: list[str]
+    seeds: int
+    samples: int
+    """Number of inputs of each model and seed."""
+    groups: list[Column]
+    """Means over the models of each kind."""
+    columns: list[Column]
+    """One column for each model, level and kind of truth."""
+    left_out: dict[str, list[str]]
+    """For each method, what it does not rank, with the reason."""
+    resisted: dict[str, str]
+    """Programs that could not be trained in, with the measurements of the best attempt."""
+    folder: Path
+    cells: list[Cell]
+
+    def json(self) -> dict[str, Any]:
+        fields = ("methods", "seeds", "samples", "groups", "columns", "left_out", "resisted")
+        return {name: to_plain(getattr(self, name)) for name in fields}
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the rankings and programs that are left out."""
+        reasons = [(method, reason) for method, listed in self.left_out.items() for reason in listed]
+        return [
+            *(f"{method}: no ranking of {reason}" for method, reason in reasons),
+            *(f"not trained in: {name}: {reason}" for name, reason in self.resisted.items()),
+        ]
+
+    def table(self) -> Group:
+        groups = group_tables(self.groups, self.methods)
+        tables = [*groups, *detail_tables(self.columns, self.methods)]
+        return Group(CAPTION, *(Group("", table) for table in tables), "", *self.notes)
+
+    def summary(self) -> str:
+        models = len({(column.kind, column.name) for column in self.columns})
+        return f"{len(self.methods)} methods, {models} models, {self.seeds} seeds, {self.samples} inputs each"
+
+
+SAVEPATH = "runs/bench"  # Default folder of the bench: trained models and results
+SEEDS = 5  # Default number of seeds
+SAMPLES, QUICK_SAMPLES = 40, 10  # Number of unseen inputs of each model and seed
 
 
 @dataclass(frozen=True)
@@ -43,8 +363,7 @@ class BenchJobResult:
 
     cells: list[Cell]
     resisted: str | None = None
-    reused: int = 0
-    """Number of cells that were stored."""
+    reused: int = 0  # Number of cells that were stored
 
 
 @public
@@ -88,7 +407,19 @@ def bench(
             advance()
     cells = sum(len(result.cells) for result in results.values())
     say_reused(sum(result.reused for result in results.values()), cells, folder, show=progress)
-    return _make_result(chosen, [(job, results[job]) for job in jobs], seeds, samples, folder)
+    measured = [cell for job in jobs for cell in results[job].cells]
+    columns = model_columns(measured)
+    return BenchResult(
+        methods=[method.name for method in chosen],
+        seeds=seeds,
+        samples=samples,
+        groups=group_columns(columns),
+        columns=columns,
+        left_out=dict(_left_out(measured)),
+        resisted={f"{job.model.name}, seed {job.seed}": why for job in jobs if (why := results[job].resisted)},
+        folder=folder,
+        cells=measured,
+    )
 
 
 def measure_job(job: BenchJob) -> BenchJobResult:
@@ -110,32 +441,6 @@ def _measure_objects(job: BenchJob, methods: Sequence[ChosenMethod], result: Ben
     with one_thread():
         subjects = draw_inputs(job.model.build(job.seed, job.folder), job.samples)
         return [measure_cell(subjects, method) for method in methods]
-
-
-def _make_result(
-    methods: Sequence[ChosenMethod],
-    results: Sequence[tuple[BenchJob, BenchJobResult]],
-    seeds: int,
-    samples: int,
-    folder: Path,
-) -> BenchResult:
-    cells = [cell for _, result in results for cell in result.cells]
-    columns = model_columns(cells)
-    return BenchResult(
-        methods=[method.name for method in methods],
-        seeds=seeds,
-        samples=samples,
-        groups=group_columns(columns),
-        columns=columns,
-        left_out=dict(_left_out(cells)),
-        resisted={
-            f"{job.model.name}, seed {job.seed}": result.resisted
-            for job, result in results
-            if result.resisted is not None
-        },
-        folder=folder,
-        cells=cells,
-    )
 
 
 def _left_out(cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:

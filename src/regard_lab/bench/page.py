@@ -15,19 +15,16 @@ from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
 from regard.viz.page import write_page
 from regard.viz.report_page import Part, render_page
-from regard_lab.bench.catalogue import KnownModelChoice
-from regard_lab.bench.methods import RANDOM
-from regard_lab.bench.rankings import Subjects, draw_inputs
-from regard_lab.bench.result import CAPTION, BenchResult, Column, detail_tables, group_tables
+from regard_lab.bench.bench import CAPTION, BenchResult, Column, detail_tables, group_tables
+from regard_lab.bench.known_models import KnownModelChoice
+from regard_lab.bench.rankings import RANDOM, Subjects, draw_inputs
 
 # Attention maps of failures: an input on which a method ranks badly, with its ranking beside the truth.
 
-EXPLANATION = "explanation"
-"""Name of the layer of a map that shows a ranking of inputs beside the truth."""
+EXPLANATION = "explanation"  # Name of the layer of a map that shows a ranking of inputs beside the truth
 
 
-Place = tuple[str, str, str, str, str]
-"""Kind and name of a model, method, level and truth."""
+Place = tuple[str, str, str, str, str]  # Kind and name of a model, method, level and truth
 
 
 class Failure(NamedTuple):
@@ -158,8 +155,7 @@ def _noted(attention: AttentionMap, note: str, layers: dict[str, LayerMap]) -> A
     return dataclasses.replace(attention, note=notes, layers=layers, sums=None)
 
 
-WIDTH = 12
-"""Number of models beside each other in a table of the page."""
+WIDTH = 12  # Number of models beside each other in a table of the page
 FAILURES = (
     "A failure links to the attention map of the input that the method ranks worst, beside the known answer. A "
     "mean links to the model with the lowest score."
@@ -174,8 +170,7 @@ LIMITS = (
 
 @public
 def write_bench_page(result: BenchResult, path: str | Path) -> Path:
-    """Write a page with all tables, and the pages of the failures to a folder beside it. Return the path of the
-    page.
+    """Write a page with all tables, and the pages of the failures to a folder beside it. Return the path of the page.
 
     Raises `MachineError` if a file cannot be written.
     """

@@ -11,30 +11,120 @@ the number of samples and the version of Regard. Cells whose file exists are not
 """
 
 import hashlib
+import importlib.util
 import inspect
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from regard.errors import InputError
-from regard.interpret.attribution.methods import average, known_method, run_method
+from regard.errors import InputError, unknown_choice
+from regard.interpret.attribution.methods import METHODS, average, known_method, library_method, run_method
 from regard.interpret.attribution.trial import LEVELS, Background, Level, Trial
 from regard.io import is_file, make_folder, read_json, refuse_links, write_json
-from regard.plugins import PluginError, describe_error
+from regard.plugins import PluginError, check_loaded, code_digest, describe_error, import_plugin, plugin_imports
 from regard.statistics import auroc
 from regard.streams import derive_seed
 from regard.training.run_folder import digest_tensors
 from regard.version import __version__
 from regard.viz.subject import ProbeInput
 from regard_lab.bench.known_models import KnownModel
-from regard_lab.bench.methods import ORACLE, RANDOM, ChosenMethod
+
+# The choice of explanation methods: names of Regard's methods, and methods of a user.
+
+ORACLE, RANDOM = "oracle", "random"  # Two rankings of the bench itself: the truth, and chance
+ALL = "all"
+Choice = str | Callable[[Any], Any]
+
+
+class ChosenMethod(NamedTuple):
+    """One method of a bench."""
+
+    name: str
+    text: str | None  # the choice as text, from which another process loads the method; None: a Python object
+    method: Choice  # as `regard.attribute` takes it
+    digest: str  # of the version of Regard and of the method's source code
+
+
+def choose_methods(choices: Choice | Sequence[Choice] = ALL) -> list[ChosenMethod]:
+    """Return the chosen methods, after the oracle and the random ranking, each once. A choice is "all", a name, several
+    names separated by commas, a method of another library such as `captum:Occlusion`, a Python file, `module:function`,
+    or a function. All public functions that a file defines are methods. A file or a module is imported only because the
+    choice names it."""
+    texts: list[Choice] = [ORACLE, RANDOM]
+    for choice in [choices] if isinstance(choices, str) or callable(choices) else choices:
+        names = choice.split(",") if isinstance(choice, str) else [choice]
+        texts += [name for part in names for name in (METHODS if part == ALL else [part])]
+    chosen = [method for text in texts for method in _load(text)]
+    names_seen: dict[str, ChosenMethod] = {}
+    for method in chosen:
+        if names_seen.setdefault(method.name, method).method is not method.method:
+            raise InputError(f"two methods have the name {method.name!r}: rename one of the functions")
+    return list(names_seen.values())
+
+
+def reload_method(text: str, name: str) -> ChosenMethod:
+    return next(method for method in _load(text) if method.name == name)
+
+
+def _load(choice: Choice) -> list[ChosenMethod]:
+    if not isinstance(choice, str):
+        return [ChosenMethod(getattr(choice, "__name__", repr(choice)), None, choice, "")]
+    if choice in (ORACLE, RANDOM):
+        return [ChosenMethod(choice, choice, choice, __version__)]
+    if choice in METHODS:
+        return [ChosenMethod(choice, choice, choice, _source_digest(*METHODS[choice].functions.values()))]
+    if choice.endswith(".py"):
+        path = Path(choice).resolve()
+        functions, digest = _load_file(path), f"{__version__} {code_digest(path)}"
+        check_loaded(path)  # the process may have loaded the file long ago
+    elif library_method(choice):
+        return [ChosenMethod(choice, choice, choice, _source_digest(library_method))]
+    elif ":" in choice:
+        function = import_plugin("explanation method", choice)
+        if not callable(function):
+            raise PluginError(f"explanation method {choice!r} is not a function: name a function of the module")
+        functions, digest = [function], _source_digest(function)
+    else:
+        known = (*METHODS, ORACLE, RANDOM)
+        raise unknown_choice("explanation method", choice, known, other="a Python file or module:function")
+    return [ChosenMethod(function.__name__, choice, function, digest) for function in functions]
+
+
+@cache
+def _load_file(path: Path) -> list[Callable[..., Any]]:
+    """Execute a file, once in a process, and return its public functions."""
+    if not is_file(path):
+        raise PluginError(f"file {str(path)!r} of explanation methods does not exist: give the path of a Python file")
+    spec = importlib.util.spec_from_file_location(f"regard_methods_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where `inspect.getsource` looks for the file
+    try:
+        with plugin_imports(path.parent, spec.name):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # a user's file can fail in any way
+        raise PluginError(f"file {str(path)!r} failed: {describe_error(error)}; fix the file") from error
+    functions: list[Callable[..., Any]] = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    if not functions:
+        raise PluginError(f"file {str(path)!r} defines no public function: define one that takes a trial")
+    return functions
+
+
+def _source_digest(*functions: Callable[..., Any]) -> str:
+    files = sorted({inspect.getfile(inspect.unwrap(function)) for function in functions})
+    return " ".join([__version__, *(code_digest(Path(file)) for file in files)])
+
 
 # Score a ranking against a known answer: area under the ROC curve (AUROC).
 #
@@ -79,7 +169,6 @@ def score_heads(scores: Mapping[str, np.ndarray], truth: Mapping[str, Sequence[b
 
 
 def score_edges(scores: Mapping[tuple[str, str], float], edges: frozenset[tuple[str, str]]) -> float | None:
-    """Return the AUROC over all edges in `scores`, where the edges of the circuit are true."""
     return auroc(np.array(list(scores.values())), np.array([edge in edges for edge in scores]))
 
 
@@ -97,16 +186,11 @@ def merge_truths(truths: Truths) -> dict[str, Mapping[str, Sequence[bool | None]
     return {", ".join(names): truth for names, truth in merged.values()}
 
 
-FAILURE = 0.75
-"""AUROC below which a method fails on a model."""
-RIGHT = 0.95
-"""AUROC from which a method is right on a trap."""
-DRAWS = 1000
-"""Number of random rankings over which the score of chance is averaged, so that it is 0.50 within 0.02."""
-SHOWN_EDGES = 10
-"""Number of misplaced edges that are stored for a failure."""
-KNOWN_INPUTS = "relevant"
-"""Name of the only truth about inputs."""
+FAILURE = 0.75  # AUROC below which a method fails on a model
+RIGHT = 0.95  # AUROC from which a method is right on a trap
+DRAWS = 1000  # Number of random rankings over which the score of chance is averaged, so that it is 0.50 within 0.02
+SHOWN_EDGES = 10  # Number of misplaced edges that are stored for a failure
+KNOWN_INPUTS = "relevant"  # Name of the only truth about inputs
 
 
 class AurocScore(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -116,8 +200,7 @@ class AurocScore(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     truth: str
     values: list[float]
     """AUROC of each sample for inputs, in the order of the samples; one AUROC for heads and for edges."""
-    seconds: float = 0.0
-    """CPU time of the rankings at this level in seconds."""
+    seconds: float = 0.0  # CPU time of the rankings at this level in seconds
     worst: dict[str, Any] | None = None
     """The ranking and the truth of the sample with the lowest AUROC, if the mean is below `FAILURE`."""
 
@@ -143,10 +226,7 @@ class Subjects:
         return average([self.scores(method, index, level) for index in self.answered])
 
     def scores(self, method: ChosenMethod, index: int, level: Level) -> Any:
-        """Return the scores of a method for an input: an array for inputs, otherwise a dictionary.
-
-        Raises `LevelError` for a method without this level, and `PluginError` for a user's method that fails.
-        """
+        """Return the scores of a method for an input: an array for inputs, otherwise a dictionary."""
         function = method.method
         if isinstance(function, str):
             known = known_method(function)
@@ -184,11 +264,8 @@ def _only(level: Level, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def known_inputs(known: KnownModel, probe: ProbeInput) -> np.ndarray | None:
-    """Return the inputs (Tq, Tk) bool on which each output depends, or None if they are not known.
-
-    For a circuit, these are the inputs whose change can change the output; for a learned model, the relevance
-    that its task defines.
-    """
+    """Return the inputs (Tq, Tk) bool on which each output depends, or None if they are not known. For a circuit, these
+    are the inputs whose change can change the output; for a learned model, the relevance that its task defines."""
     if known.circuit is None:
         return probe.relevant
     assert probe.tokens is not None, "a model with a circuit has tokens"
@@ -197,11 +274,9 @@ def known_inputs(known: KnownModel, probe: ProbeInput) -> np.ndarray | None:
 
 
 def _candidates(known: KnownModel, probe: ProbeInput, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the inputs (Tq, Tk) bool that are ranked for each output: those that another token can replace.
-
-    Left out are the end of a source, the additional first step of a compiled model, and for a causal model the
-    inputs after the output.
-    """
+    """Return the inputs (Tq, Tk) bool that are ranked for each output: those that another token can replace. Left out
+    are the end of a source, the additional first step of a compiled model, and for a causal model the inputs after the
+    output."""
     candidates: np.ndarray = np.ones(shape, dtype=bool)
     if probe.causal:
         candidates = np.tril(candidates)
@@ -275,7 +350,6 @@ def rank_heads(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
 
 
 def rank_edges(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
-    """Return the score of a method's ranking of edges, where the edges of the circuit are true."""
     known = subjects.known
     if known.circuit is None or not known.circuit.edges:
         return []
@@ -300,7 +374,7 @@ def rank_edges(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
 
 
 def _checked(score: Callable[..., float | None], *arguments: Any, method: ChosenMethod, **options: Any) -> float:
-    """Return a score. Raises `InputError` if the method returned NaN."""
+    """Return a score."""
     try:
         value = score(*arguments, **options)
     except ValueError as error:
@@ -333,8 +407,7 @@ def _rounded(values: np.ndarray) -> list[Any]:
     return rounded
 
 
-LARGEST = 1 << 22
-"""Maximum size of a file, in bytes."""
+LARGEST = 1 << 22  # Maximum size of a file, in bytes
 
 
 class Cell(msgspec.Struct, forbid_unknown_fields=True):
@@ -347,8 +420,7 @@ class Cell(msgspec.Struct, forbid_unknown_fields=True):
     seed: int
     samples: int
     scores: list[AurocScore]
-    left_out: dict[str, str]
-    """Levels that the method cannot rank on this model, with the reason."""
+    left_out: dict[str, str]  # Levels that the method cannot rank on this model, with the reason
 
 
 def draw_inputs(known: KnownModel, samples: int) -> Subjects:
@@ -358,7 +430,6 @@ def draw_inputs(known: KnownModel, samples: int) -> Subjects:
 
 
 def measure_cell(subjects: Subjects, method: ChosenMethod) -> Cell:
-    """Measure one method on one model: at each level that the known answer covers and the method supports."""
     measured: list[AurocScore] = []
     left_out: dict[str, str] = {}
     known = subjects.known
@@ -377,21 +448,12 @@ def measure_cell(subjects: Subjects, method: ChosenMethod) -> Cell:
         for score in scores:
             score.seconds = round(time.process_time() - began, 3)
         measured += scores
-    return Cell(
-        method=method.name,
-        model=known.name,
-        kind=known.kind,
-        family=known.family,
-        seed=known.seed,
-        samples=len(subjects.inputs),
-        scores=measured,
-        left_out=left_out,
-    )
+    model = (known.name, known.kind, known.family, known.seed)
+    return Cell(method.name, *model, len(subjects.inputs), measured, left_out)
 
 
 def read_or_measure(subjects: Subjects, method: ChosenMethod, folder: Path) -> Cell:
-    """Return the stored cell of a method on a model, or measure and store it. Raises `InputError` for a damaged
-    file."""
+    """Return the stored cell of a method on a model, or measure and store it."""
     path = cell_path(subjects, method, folder)
     if is_file(path):
         return read_json(path, Cell, "delete it to measure again", most=LARGEST, finite=False)
@@ -403,7 +465,6 @@ def read_or_measure(subjects: Subjects, method: ChosenMethod, folder: Path) -> C
 
 
 def cell_path(subjects: Subjects, method: ChosenMethod, folder: Path) -> Path:
-    """Return the file of a cell."""
     known, samples = subjects.known, len(subjects.inputs)
     weights = digest_tensors(known.subject.model.state_dict())
     circuit = known.circuit

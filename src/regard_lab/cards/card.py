@@ -11,37 +11,47 @@ the mean difference over seeds, at a level that holds for all claims at once (Bo
 import dataclasses
 import statistics
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import msgspec
+import numpy as np
 import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
 from torch import Tensor
 
 from regard.attention.mechanism import Mechanism
-from regard.errors import check_range
-from regard.io import is_file, make_folder, read_json, write_json
+from regard.errors import check_range, plural
+from regard.io import is_file, make_folder, read_json, write_file, write_json
 from regard.models.decoder_only import DecoderOnly
-from regard.statistics import LEVEL, Interval, paired_interval, seed_range
+from regard.result import percent, signed, to_plain
+from regard.statistics import LEVEL, Interval, describe_range, paired_interval, seed_range
 from regard.streams import make_generator
 from regard.sweep.backends import Backend
 from regard.tasks.batch import TokenBatch
-from regard_lab.cards.cells import LARGEST, Results, code_digest, file_name, measure_cells
-from regard_lab.cards.probe_training import (
+from regard.viz.report_page import Part, Plot, render_page
+from regard_lab.cards.cells import (
     BASELINE,
+    LARGEST,
     ProbeResult,
+    Results,
     average_heads,
     build_model,
+    code_digest,
+    file_name,
     mean_loss,
+    measure_cells,
     one_thread,
 )
 from regard_lab.cards.probes import PROBES, card_probes
 
-MECHANISMS = (
+MECHANISMS = (  # Mechanisms of `regard card --all`. A mechanism without a position part has learned positions
     BASELINE,
     *("dot", "general", "concat", "additive", "cosine", "soft_capped", "scalable"),  # scores
     *("none", "sinusoidal", "rotary", "alibi", "t5"),  # positions
@@ -53,7 +63,6 @@ MECHANISMS = (
     *("linear", "gated_linear", "delta_rule"),  # the linear family
     *("alibi,sink", "rotary,scalable", "none,forgetting", "rotary,cosine,output_gate"),  # several parts
 )
-"""Mechanisms of `regard card --all`. A mechanism without a position part has learned positions."""
 
 
 Verdict = Literal["reproduced", "not seen at this size", "contradicted", "unknown with one seed"]
@@ -63,20 +72,13 @@ Verdict = Literal["reproduced", "not seen at this size", "contradicted", "unknow
 class Claim:
     """A claim of a paper, and the experiment that tests it."""
 
-    name: str
-    """The claim in one sentence."""
-    source: str
-    """Paper and section."""
-    mechanisms: tuple[str, ...]
-    """Mechanisms on whose cards the claim is shown."""
-    needs: tuple[tuple[str, str], ...]
-    """Measurements that the difference uses: pairs of a mechanism and a probe."""
-    measured: str
-    """What the difference is, with its unit."""
-    value: str
-    """What is compared: a name of `VALUES` or `DIFFERENCES`."""
-    expected: Literal["above 0", "below 0"]
-    """Sign of the difference if the claim holds."""
+    name: str  # The claim in one sentence
+    source: str  # Paper and section
+    mechanisms: tuple[str, ...]  # Mechanisms on whose cards the claim is shown
+    needs: tuple[tuple[str, str], ...]  # Measurements that the difference uses: pairs of a mechanism and a probe
+    measured: str  # What the difference is, with its unit
+    value: str  # What is compared: a name of `VALUES` or `DIFFERENCES`
+    expected: Literal["above 0", "below 0"]  # Sign of the difference if the claim holds
 
     def difference(self, results: Results) -> list[float]:
         """Return one difference per seed: the mean over pairs of needs of the first value less the second."""
@@ -90,19 +92,12 @@ class Claim:
         return [fmean(row) for row in zip(*pairs, strict=True)]
 
 
-BEST_OF_TEN = 0.05
-"""Amount by which the best seed must exceed the mean of the seeds to count as misleading."""
+BEST_OF_TEN = 0.05  # Amount by which the best seed must exceed the mean of the seeds to count as misleading
 
 
-def _irrelevant(result: ProbeResult) -> float:
-    relevant = result.tests[""].shares.relevant
-    assert relevant is not None, "the probe has known relevance"
-    return 1 - average_heads(relevant)
-
-
-def _entropy_growth(result: ProbeResult) -> float:
-    longer, trained = (average_heads(result.tests[test].shares.entropy) for test in ("x4", ""))
-    return longer / max(trained, 1e-9)
+def _share(result: ProbeResult, kind: str, test: str = "") -> float:
+    """Return the mean over all heads of a share that is known for the probe."""
+    return average_heads(getattr(result.tests[test].shares, kind))
 
 
 def _width_effect(results: Results) -> list[float]:
@@ -126,32 +121,21 @@ def _best_above_mean(results: Results) -> list[float]:
     return [max(scores) - score - BEST_OF_TEN for score in scores]
 
 
+# Values of a measurement, of a probe at the length of training, or at two or four times this length.
 VALUES: dict[str, Callable[[ProbeResult], float]] = {
     "score": lambda result: result.tests[""].score,
     "score_x2": lambda result: result.tests["x2"].score,
     "remaining": lambda result: result.tests["x2"].score / max(result.tests[""].score, 1e-9),
-    "first_token": lambda result: average_heads(result.tests[""].shares.first),
-    "irrelevant": _irrelevant,
-    "entropy_growth": _entropy_growth,
+    "first_token": lambda result: _share(result, "first"),
+    "irrelevant": lambda result: 1 - _share(result, "relevant"),
+    "entropy_growth": lambda result: _share(result, "entropy", "x4") / max(_share(result, "entropy"), 1e-9),
 }
-"""Values of a measurement, of a probe at the length of training, or at two or four times this length."""
-DIFFERENCES: dict[str, Callable[[Results], list[float]]] = {
-    "width_effect": _width_effect,
-    "best_above_mean": _best_above_mean,
-}
-"""Differences that combine several measurements in another way."""
+# Differences that combine several measurements in another way.
+DIFFERENCES = {"width_effect": _width_effect, "best_above_mean": _best_above_mean}
 
 
-def _read_claims() -> tuple[Claim, ...]:
-    table = tomllib.loads(files("regard_lab.cards").joinpath("claims.toml").read_text(encoding="utf-8"))
-    return tuple(
-        Claim(**{**row, "mechanisms": tuple(row["mechanisms"]), "needs": tuple(map(tuple, row["needs"]))})
-        for row in table["claims"]
-    )
-
-
-CLAIMS = _read_claims()
-"""All claims."""
+_FILE = files("regard_lab.cards") / "claims.toml"
+CLAIMS = msgspec.toml.decode(_FILE.read_bytes(), type=dict[str, tuple[Claim, ...]])["claims"]
 
 
 def claims_of(mechanism: str) -> list[Claim]:
@@ -168,8 +152,7 @@ class ClaimResult:
     """The outcome of a claim's experiment."""
 
     claim: Claim
-    interval: Interval
-    """Mean difference over seeds, with an interval that holds for all claims at once."""
+    interval: Interval  # Mean difference over seeds, with an interval that holds for all claims at once
     seeds: int
 
     @property
@@ -203,32 +186,24 @@ def evaluate_claims(results: Results, claims: Sequence[Claim], *, of: int) -> li
 # other work on the machine affects both.
 
 PROBE = "text"
-ROUNDS = 40
-"""Number of steps of each model whose time is measured."""
-WARM_UP = 5
-"""Number of steps of each model before these."""
+ROUNDS = 40  # Number of steps of each model whose time is measured
+WARM_UP = 5  # Number of steps of each model before these
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Cost:
     """The cost of a mechanism, and that of softmax."""
 
-    milliseconds: float
-    """Median time of a training step without the optimizer, on one thread."""
-    softmax_milliseconds: float
-    """The same for softmax."""
-    ratio: float
-    """Median of the ratios of two successive steps, the mechanism's to softmax's."""
-    memory: int
-    """Bytes of the tensors that a training step keeps for the backward pass, without parameters."""
-    softmax_memory: int
-    """The same for softmax."""
+    milliseconds: float  # Median time of a training step without the optimizer, on one thread
+    softmax_milliseconds: float  # The same for softmax
+    ratio: float  # Median of the ratios of two successive steps, the mechanism's to softmax's
+    memory: int  # Bytes of the tensors that a training step keeps for the backward pass, without parameters
+    softmax_memory: int  # The same for softmax
     parameters: int
     softmax_parameters: int
 
 
 def measure_cost(mechanism: str, folder: Path) -> Cost:
-    """Return the stored cost of a mechanism beside softmax, or measure and store it."""
     probe = PROBES[PROBE]
     path = folder / file_name(mechanism) / f"cost-{probe.digest()}{code_digest(mechanism)}.json"
     if is_file(path):
@@ -247,15 +222,9 @@ def measure_cost(mechanism: str, folder: Path) -> Cost:
                 if number >= 0:
                     measured.append(time.perf_counter() - began)
     parameters = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
-    cost = Cost(
-        milliseconds=round(1000 * statistics.median(times[0]), 3),
-        softmax_milliseconds=round(1000 * statistics.median(times[1]), 3),
-        ratio=round(statistics.median(one / other for one, other in zip(*times, strict=True)), 3),
-        memory=memory[0],
-        softmax_memory=memory[1],
-        parameters=parameters[0],
-        softmax_parameters=parameters[1],
-    )
+    medians = [round(1000 * statistics.median(measured), 3) for measured in times]
+    ratio = round(statistics.median(own / softmax for own, softmax in zip(*times, strict=True)), 3)
+    cost = Cost(*medians, ratio, *memory, *parameters)
     make_folder(path.parent)
     write_json(path, dataclasses.asdict(cost))
     return cost
@@ -279,22 +248,17 @@ def _kept_bytes(model: DecoderOnly, batch: TokenBatch) -> int:
     return total
 
 
-SAVEPATH = "runs/cards"
-"""Default folder of all cards."""
-SEEDS = 10
-"""Default number of seeds."""
+SAVEPATH = "runs/cards"  # Default folder of all cards
+SEEDS = 10  # Default number of seeds
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TestRow:
     """The scores of a mechanism and of softmax in one test."""
 
-    test: str
-    """Name of the probe, followed by the name of the test, such as `copy x2`."""
-    score: Interval
-    """Mean score of the mechanism, with the range of the seeds."""
-    softmax: Interval
-    """Mean score of softmax, with the range of the seeds."""
+    test: str  # Name of the probe, followed by the name of the test, such as `copy x2`
+    score: Interval  # Mean score of the mechanism, with the range of the seeds
+    softmax: Interval  # Mean score of softmax, with the range of the seeds
     difference: Interval
     """Mean of the differences by seed, with an interval that holds for all tests of the card at once."""
 
@@ -303,49 +267,38 @@ class TestRow:
         return self.difference.excludes_zero
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Shares:
     """Means over seeds and heads in one probe, for the mechanism and for softmax."""
 
     probe: str
-    relevant: tuple[float, float] | None
-    """Share of weight on relevant inputs; None if they are not known."""
-    best: tuple[float, float] | None
-    """The same for the head with the largest share."""
-    first: tuple[float, float]
-    """Share of weight on the first token, in the second half of the sequence."""
-    entropy: tuple[float, float]
-    """Entropy of the shares in nats."""
-    total: tuple[float, float]
-    """Sum of the absolute weights of a row."""
+    relevant: tuple[float, float] | None  # Share of weight on relevant inputs; None if they are not known
+    best: tuple[float, float] | None  # The same for the head with the largest share
+    first: tuple[float, float]  # Share of weight on the first token, in the second half of the sequence
+    entropy: tuple[float, float]  # Entropy of the shares in nats
+    total: tuple[float, float]  # Sum of the absolute weights of a row
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Card:
     """Evidence about one mechanism."""
 
     mechanism: str
     seeds: int
-    steps: int | None
-    """Number of training steps instead of those of the probes; None for those of the probes."""
+    steps: int | None  # Number of training steps instead of those of the probes; None for those of the probes
     rows: list[TestRow]
     shares: list[Shares]
     cost: Cost
     claims: list[ClaimResult]
-    normalized: bool
-    """Whether each row of weights sums to 1."""
+    normalized: bool  # Whether each row of weights sums to 1
 
 
 def measure_cards(
     mechanisms: Sequence[str], *, seeds: int, steps: int | None, savepath: Path, on: Backend
 ) -> list[Card]:
-    """Train and measure mechanisms and softmax on all probes, and return the cards of the mechanisms.
-
-    Stored results in `savepath` are reused. `steps`: number of training steps for every probe, instead of its
-    own. `on`: the backend. Costs are always measured on this machine.
-
-    Raises `InputError` for a mechanism that does not exist or does not fit the models.
-    """
+    """Train and measure mechanisms and softmax on all probes, and return the cards of the mechanisms. Stored results in
+    `savepath` are reused. `steps`: number of training steps for every probe, instead of its own. `on`: the backend.
+    Costs are always measured on this machine."""
     check_range("seeds", seeds, 1, 1000)
     if steps is not None:
         check_range("steps", steps, 1, 1_000_000)
@@ -363,25 +316,12 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
     rows = []
     for probe, test in tests:
         own, softmax = ([result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE))
-        differences = [one - other for one, other in zip(own, softmax, strict=True)]
-        rows.append(
-            TestRow(
-                test=f"{probe} {test}".strip(),
-                score=seed_range(own),
-                softmax=seed_range(softmax),
-                difference=paired_interval(differences, level),
-            )
-        )
-    return Card(
-        mechanism=mechanism,
-        seeds=seeds,
-        steps=steps,
-        rows=rows,
-        shares=[_shares(probe, mechanism, results) for probe in card_probes()],
-        cost=cost,
-        claims=evaluate_claims(results, claims_of(mechanism), of=len(CLAIMS)),
-        normalized=results[mechanism, card_probes()[0]][0].normalized,
-    )
+        difference = paired_interval([one - other for one, other in zip(own, softmax, strict=True)], level)
+        rows.append(TestRow(f"{probe} {test}".strip(), seed_range(own), seed_range(softmax), difference))
+    shares = [_shares(probe, mechanism, results) for probe in card_probes()]
+    claims = evaluate_claims(results, claims_of(mechanism), of=len(CLAIMS))
+    normalized = results[mechanism, card_probes()[0]][0].normalized
+    return Card(mechanism, seeds, steps, rows, shares, cost, claims, normalized)
 
 
 def _shares(probe: str, mechanism: str, results: Results) -> Shares:
@@ -392,11 +332,206 @@ def _shares(probe: str, mechanism: str, results: Results) -> Shares:
         return fmean(summary(getattr(s, name)) for s in own), fmean(summary(getattr(s, name)) for s in softmax)
 
     known = own[0].relevant is not None
-    return Shares(
-        probe=probe,
-        relevant=both("relevant") if known else None,
-        best=both("relevant", lambda heads: max(map(max, heads))) if known else None,
-        first=both("first"),
-        entropy=both("entropy"),
-        total=both("total"),
+    relevant, best = (both("relevant"), both("relevant", lambda heads: max(map(max, heads)))) if known else (None, None)
+    return Shares(probe, relevant, best, both("first"), both("entropy"), both("total"))
+
+
+def points(value: float, *, signed: bool = False) -> str:
+    """Return a share as a number of percentage points.
+
+    >>> points(0.123, signed=True)
+    '+12.3'
+    """
+    text = percent(value).removesuffix("%")
+    return f"+{text}" if signed and not text.startswith("-") else text
+
+
+def interval_text(interval: Interval, form: Callable[[float], str] = points) -> str:
+    """Return a value and its interval.
+
+    >>> interval_text(Interval(value=0.5, low=0.4, high=0.6))
+    '50.0 (40.0 to 60.0)'
+    """
+    if interval.low is None or interval.high is None:
+        return form(interval.value)
+    return f"{form(interval.value)} ({form(interval.low)} to {form(interval.high)})"
+
+
+signed_points = partial(points, signed=True)
+
+
+def card_tables(card: Card, *, claims: bool = True) -> Group:
+    scores = _table(
+        f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
+        f"variance), mean (range of the seeds)",
+        *("probe", card.mechanism, "softmax"),
+        f"difference (intervals hold for all {len(card.rows)} at once)",
+        "",
     )
+    for row in card.rows:
+        shown = ("higher" if row.difference.value > 0 else "lower") if row.shown else ""
+        values = interval_text(row.score), interval_text(row.softmax)
+        scores.add_row(row.test, *values, interval_text(row.difference, signed_points), shown)
+    scores.caption, scores.caption_justify = describe_range(card.seeds), "left"
+    if position := Mechanism.parse(card.mechanism).position:
+        scores.caption += f"\n{position} replaces the learned positions that softmax has"
+    how = "" if card.normalized else "; rows do not sum to 1, so shares are of the absolute weights"
+    shares = _table(
+        f"Where weight goes, {card.mechanism} | softmax (mean over heads and seeds{how})",
+        *("probe", "on relevant inputs, %", "best head, %", "on the first token, %", "entropy, nats"),
+        "sum of a row",
+    )
+    for means in card.shares:
+        shares.add_row(
+            means.probe,
+            *(
+                "not known" if pair is None else f"{points(pair[0])} | {points(pair[1])}"
+                for pair in (means.relevant, means.best, means.first)
+            ),
+            *(f"{pair[0]:.2f} | {pair[1]:.2f}" for pair in (means.entropy, means.total)),
+        )
+    cost = card.cost
+    sentence = (
+        f"Cost of a training step (text, one thread): {cost.ratio:.2f} times the time of softmax "
+        f"({cost.milliseconds:.1f} ms and {cost.softmax_milliseconds:.1f} ms), "
+        f"{cost.memory / cost.softmax_memory:.2f} times its memory for the backward pass "
+        f"({cost.memory / 1e6:.1f} MB), {cost.parameters:,} parameters (softmax {cost.softmax_parameters:,})."
+    )
+    parts: list[RenderableType] = [scores, "", shares, "", sentence]
+    if claims and card.claims:
+        parts += ["", claim_table([card])]
+    return Group(*parts)
+
+
+def claim_table(cards: Sequence[Card]) -> Table:
+    table = _table("Claims of papers", "claim", "source", "expected", "difference", "smallest to see", "verdict")
+    for result in all_claims(cards):
+        claim = result.claim
+        numbers = interval_text(result.interval, signed), smallest_text(result)
+        table.add_row(f"{claim.name}: {claim.measured}", claim.source, claim.expected, *numbers, result.verdict)
+    return table
+
+
+def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
+    return list({result.claim.name: result for card in cards for result in card.claims}.values())
+
+
+def smallest_text(result: ClaimResult) -> str:
+    return "" if result.smallest is None else f"{result.smallest:.3f}"
+
+
+def overview_table(cards: Sequence[Card]) -> Table:
+    """Return one row for each mechanism: the difference to softmax in each test."""
+    table = _table(
+        "Correct outputs minus softmax, in percentage points; *: the interval excludes zero",
+        "mechanism",
+        *(row.test for row in cards[0].rows),
+    )
+    for card in without_baseline(cards):
+        table.add_row(card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows))
+    return table
+
+
+def without_baseline(cards: Sequence[Card]) -> Sequence[Card]:
+    """Return the cards of other mechanisms than softmax, which are compared with softmax; all cards if there is
+    no other."""
+    return [card for card in cards if card.mechanism != BASELINE] or cards
+
+
+def card_json(card: Card) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain({name: value for name, value in vars(card).items() if name != "claims"})
+    plain["claims"] = [
+        {
+            "claim": result.claim.name,
+            "source": result.claim.source,
+            "measured": result.claim.measured,
+            "expected": result.claim.expected,
+            "difference": to_plain(result.interval),
+            "smallest": result.smallest,
+            "seeds": result.seeds,
+            "verdict": result.verdict,
+        }
+        for result in card.claims
+    ]
+    return plain
+
+
+def _table(title: str, *columns: str) -> Table:
+    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+
+
+# The overview picture: mechanisms x tests, the difference to softmax as a color.
+
+DARKEST = 0.5  # Difference of scores with the darkest color
+DARK_FROM = 0.3  # Difference from which the text of a cell is white
+
+
+def draw_overview(cards: Sequence[Card], format: str) -> bytes:
+    """Draw one row per mechanism and one column per test, as an SVG or PNG file. The first row has the scores of
+    softmax. Blue is better than softmax, red is worse. Numbers are percentage points, with half the width of the
+    interval in small type. A number in bold type with a star has an interval that excludes zero; the interval holds for
+    all tests of the mechanism at once."""
+    from regard.viz.figure import figure_bytes  # matplotlib is slow to import
+    from regard.viz.plots import new_figure
+
+    tests = [row.test for row in cards[0].rows]
+    cards = without_baseline(cards)
+    values = np.array([[0.0] * len(tests), *([row.difference.value for row in card.rows] for card in cards)])
+    figure = new_figure(3.2 + 0.62 * len(tests), 1.8 + 0.32 * len(values))
+    axes = figure.subplots()
+    axes.imshow(values, cmap="RdBu", vmin=-DARKEST, vmax=DARKEST, aspect="auto")
+    for column, row in enumerate(cards[0].rows):
+        axes.text(column, 0, f"{100 * row.softmax.value:.0f} %", ha="center", va="center", fontsize=8)
+    for number, card in enumerate(cards, start=1):
+        for column, row in enumerate(card.rows):
+            value = row.difference.value
+            text, weight = f"{round(100 * value):+d}" + "*" * row.shown, "bold" if row.shown else "normal"
+            style: dict[str, Any] = {"ha": "center", "color": "white" if abs(value) > DARK_FROM else "black"}
+            axes.text(column, number, text, va="bottom", fontsize=8, fontweight=weight, linespacing=0.8, **style)
+            if row.difference.low is not None and row.difference.high is not None:
+                half = 50 * (row.difference.high - row.difference.low)
+                axes.text(column, number + 0.08, f"±{half:.0f}", va="top", fontsize=6, **style)
+    axes.set_xticks(range(len(tests)), tests, rotation=40, ha="left", fontsize=9)
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(values)), ["softmax: score", *(card.mechanism for card in cards)], fontsize=9)
+    axes.tick_params(length=0)
+    axes.set_xlabel(
+        "correct outputs (regression: explained variance) minus softmax, in percentage points, "
+        f"over seeds 0 to {cards[0].seeds - 1}\n"
+        "blue: better; red: worse; ±: half the interval; * and bold: the interval excludes zero",
+        fontsize=9,
+    )
+    return figure_bytes(figure, format)
+
+
+METHOD = (
+    "Each mechanism is trained beside softmax with the same data, the same initial values where parameters have "
+    "the same shape, and the same training steps. Models have 2 layers, width 32 and 4 heads; a mechanism "
+    "without positions has learned positions. Differences are paired by seed. "
+    "Scores are fractions of correct outputs; for regression, the explained fraction of the "
+    "variance. Results of models of this size "
+    "need not hold for large models."
+)
+
+
+def write_page(cards: Sequence[Card], path: str | Path) -> Path:
+    """Write a page with the picture and all tables, and return its path."""
+    path, title = Path(path), f"Attention mechanism: {cards[0].mechanism}"
+    parts: list[Part] = [
+        METHOD,
+        Plot(lambda: draw_overview(cards, "svg"), "Differences to softmax: rows are mechanisms, columns tests"),
+        steps_note(cards[0]),
+    ]
+    if len(cards) == 1:
+        parts.append(card_tables(cards[0]))
+    else:
+        title = f"{len(cards)} attention mechanisms"
+        parts += [overview_table(cards), claim_table(cards)]
+        parts += [card_tables(card, claims=False) for card in cards]
+    parts += [f"{name}: {PROBES[name].summary}." for name in card_probes()]
+    write_file(path, render_page(title, parts).encode())
+    return path
+
+
+def steps_note(card: Card) -> str:
+    return "" if card.steps is None else f"All probes were trained for {plural(card.steps, 'step')} only."

@@ -16,16 +16,23 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import InputError, check_range
 from regard.io import json_digest
 from regard.models.decoder_only import DecoderOnlyConfig
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
-from regard.tasks.induction import Induction, InductionTaskConfig
-from regard.tasks.mqar import Mqar, MqarTaskConfig
-from regard.tasks.parity import Parity, ParityTaskConfig
-from regard.tasks.regression import Regression, RegressionTaskConfig
-from regard.tasks.tokens import TokenTask
+from regard.tasks.language_tasks import (
+    Induction,
+    InductionTaskConfig,
+    Mqar,
+    MqarTaskConfig,
+    Parity,
+    ParityTaskConfig,
+    Regression,
+    RegressionTaskConfig,
+)
+from regard.tasks.tokens import NextTokenTask, TokenTask, mark_positions
 
 # Small tasks for the probes of a card: copy, reverse and sort letters, and text of Python's help topics.
 #
@@ -33,36 +40,27 @@ from regard.tasks.tokens import TokenTask
 # C, A, B when copied. The number of letters varies in training, and tests can use more letters.
 
 SEPARATOR = "|"
-HELD_OUT = 0.1
-"""Fraction of the text, at its end, that is held out for tests."""
+HELD_OUT = 0.1  # Fraction of the text, at its end, that is held out for tests
 
 
 @dataclass(frozen=True, kw_only=True)
-class LettersConfig:
+class LettersConfig(TaskOptions):
     """Size of a task over letters."""
 
-    letters: Annotated[int, Limits(2, 1000)] = 12
-    """Largest number of letters in training."""
-    shortest: int = 2
-    """Smallest number of letters in training."""
-    test_letters: int = 48
-    """Largest number of letters in a test."""
-    vocab_size: Annotated[int, Limits(2, 26)] = 16
-    """Number of different letters (2 to 26)."""
+    letters: Annotated[int, Limits(2, 1000)] = 12  # Largest number of letters in training
+    shortest: int = 2  # Smallest number of letters in training
+    test_letters: int = 48  # Largest number of letters in a test
+    vocab_size: Annotated[int, Limits(2, 26)] = 16  # Number of different letters (2 to 26)
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("shortest", self.shortest, 1, self.letters)
         check_range("test_letters", self.test_letters, self.letters, 10_000)
 
 
 class Letters(TokenTask):
-    """Base class: letters, the separator, and the letters in another order.
-
-    The inputs are the letters, the separator, and the answer without its last letter. All letters, also those of
-    the answer, are known to the model when it predicts the next letter (teacher forcing).
-    """
+    """Base class: letters, the separator, and the letters in another order. The inputs are the letters, the separator,
+    and the answer without its last letter. All letters, also those of the answer, are known to the model when it
+    predicts the next letter (teacher forcing)."""
 
     config_class = LettersConfig
     varied = True
@@ -94,14 +92,12 @@ class Letters(TokenTask):
         return inputs[:, : 2 * most]
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the letters in the order of the task, from the separator on."""
         sources, has_answer = self.sources(inputs)
         return torch.where(has_answer, inputs.gather(1, sources), IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
         sources, has_answer = self.sources(inputs)
-        marked = torch.zeros(*inputs.shape, inputs.shape[1], dtype=torch.bool, device=inputs.device)
-        return marked.scatter_(2, sources[:, :, None], value=True) & has_answer[:, :, None]
+        return mark_positions([sources], has_answer)
 
     def sources(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the position (B, T) of the letter that each answer repeats, and whether there is an answer."""
@@ -120,7 +116,6 @@ class CopyLetters(Letters):
     summary = "letters, then the same letters"
 
     def order(self, letters: Tensor, counts: Tensor) -> Tensor:
-        del counts
         return torch.arange(letters.shape[1], device=letters.device).expand(letters.shape)
 
 
@@ -135,10 +130,8 @@ class ReverseLetters(Letters):
 
 
 class SortLetters(Letters):
-    """The letters in alphabetical order: "CAB|AB" has the answers A, B, C.
-
-    Each answer depends on all letters, because any letter can change its rank.
-    """
+    """The letters in alphabetical order: "CAB|AB" has the answers A, B, C. Each answer depends on all letters, because
+    any letter can change its rank."""
 
     name = "sort"
     summary = "letters, then the letters in alphabetical order"
@@ -154,28 +147,19 @@ class SortLetters(Letters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HelpTextConfig:
+class HelpTextConfig(TaskOptions):
     """Size of the task."""
 
-    max_len: Annotated[int, Limits(1, 10_000)] = 32
-    """Number of characters in a sequence."""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    max_len: Annotated[int, Limits(1, 10_000)] = 32  # Number of characters in a sequence
 
 
-class HelpText(TokenTask):
-    """Predict every next character of Python's help topics (`pydoc_data.topics`), from random positions.
-
-    The last tenth of the text is held out. The text differs between versions of Python.
-    """
+class HelpText(NextTokenTask):
+    """Predict every next character of Python's help topics (`pydoc_data.topics`), from random positions. The last tenth
+    of the text is held out. The text differs between versions of Python."""
 
     name = "text"
     summary = "the next character of Python's help topics"
     config_class = HelpTextConfig
-    draws = False
-    knows_relevance = False
 
     def __init__(self, config: HelpTextConfig | None = None) -> None:
         super().__init__(config)
@@ -183,13 +167,6 @@ class HelpText(TokenTask):
         self.vocabulary = sorted(set(self.text))
         index = {character: number for number, character in enumerate(self.vocabulary)}
         self.tokens = torch.tensor([index[character] for character in self.text])
-
-    @property
-    def lengths(self) -> range:
-        return range(1, self.config.max_len + 1)
-
-    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
 
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
@@ -200,18 +177,10 @@ class HelpText(TokenTask):
         windows = part[begins + torch.arange(length + 1)]
         return windows[:, :-1], windows[:, 1:]
 
-    def answer(self, inputs: Tensor) -> Tensor:
-        """Return the next character of each character. The last character has no answer."""
-        return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
-
-    def relevance(self, inputs: Tensor) -> Tensor:
-        """Raise `InputError`, because the characters on which an answer depends are not known."""
-        raise InputError("the relevant characters of a text are not known")
-
 
 @cache
 def help_text() -> str:
-    """Return Python's help topics, joined in alphabetical order. Raises `InputError` if they are missing."""
+    """Return Python's help topics, joined in alphabetical order."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -223,8 +192,7 @@ def help_text() -> str:
     return "\n\n".join(texts[name] for name in sorted(texts))
 
 
-REVISION = 1
-"""Number of the procedure of training and measuring; raise it when results change at equal settings."""
+REVISION = 1  # Number of the procedure of training and measuring; raise it when results change at equal settings
 
 
 @dataclass(frozen=True)
@@ -232,35 +200,26 @@ class CardProbe:
     """A task for a small decoder-only model, with all settings of its training."""
 
     name: str
-    summary: str
-    """What the probe tests, in one line."""
-    task: Callable[[Any], TokenTask]
-    """Class of the task."""
-    task_config: Any
-    """Sizes of the task."""
-    steps: int
-    """Number of training steps."""
+    summary: str  # What the probe tests, in one line
+    task: Callable[[Any], TokenTask]  # Class of the task
+    task_config: Any  # Sizes of the task
+    steps: int  # Number of training steps
     _: dataclasses.KW_ONLY
-    lr: float = 0.004
-    """Peak learning rate."""
+    lr: float = 0.004  # Peak learning rate
     layers: int = 2
     hidden: int = 32
     heads: int = 4
-    inner: int = 64
-    """Inner width of the feed-forward layers; 0 for a model with only attention layers."""
+    inner: int = 64  # Inner width of the feed-forward layers; 0 for a model with only attention layers
     batch: int = 32
     tests: Mapping[str, int | None] = dataclasses.field(default_factory=lambda: {"": None})
     """Numbers of tokens in the tests by name; None for the largest length of training."""
-    test_sequences: int = 256
-    """Number of sequences in each test."""
-    extra: bool = False
-    """Whether the probe serves only claims, and is not a part of every card."""
+    test_sequences: int = 256  # Number of sequences in each test
+    extra: bool = False  # Whether the probe serves only claims, and is not a part of every card
 
     def build_task(self) -> TokenTask:
         return self.task(self.task_config)
 
     def build_config(self, mechanism: str) -> DecoderOnlyConfig:
-        """Return the config of the model. Raises `InputError` for a mechanism that does not fit the model."""
         return DecoderOnlyConfig(
             attention=mechanism,
             hidden=self.hidden,
@@ -286,7 +245,6 @@ class CardProbe:
         return values
 
     def digest(self, steps: int | None = None) -> str:
-        """Return the first 12 hexadecimal digits of the digest of all settings."""
         return json_digest(self.settings(steps))[:12]
 
 
@@ -297,7 +255,7 @@ LENGTHS = {"": 24, "x2": 48, "x4": 96}
 MQAR4 = MqarTaskConfig(max_len=20, pairs=4, vocab_size=16)
 MQAR8 = MqarTaskConfig(max_len=32, pairs=8, vocab_size=16)
 
-PROBES = {
+PROBES = {  # The probes by name
     probe.name: probe
     for probe in (
         CardProbe(
@@ -310,10 +268,7 @@ PROBES = {
         CardProbe("mqar4", "recall the values of 4 keys (20 tokens)", Mqar, MQAR4, 600),
         CardProbe("mqar8", "recall the values of 8 keys (32 tokens)", Mqar, MQAR8, 500),
         CardProbe(
-            "copy",
-            "repeat 2 to 12 letters; x2 and x4: 24 and 48 letters",
-            *(CopyLetters, LETTERS, 500),
-            tests=LENGTHS,
+            "copy", "repeat 2 to 12 letters; x2 and x4: 24 and 48 letters", *(CopyLetters, LETTERS, 500), tests=LENGTHS
         ),
         CardProbe(
             "reverse",
@@ -362,9 +317,7 @@ PROBES = {
         ),
     )
 }
-"""The probes by name."""
 
 
 def card_probes() -> list[str]:
-    """Return the names of the probes of every card."""
     return [name for name, probe in PROBES.items() if not probe.extra]

@@ -10,8 +10,7 @@ from regard.io import check_writable, write_json
 from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
 from regard_lab.bench.page import write_bench_page
 
-PIPE_WIDTH = 160
-"""Width of the tables in characters if they are not printed to a terminal."""
+PIPE_WIDTH = 160  # Width of the tables in characters if they are not printed to a terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +39,6 @@ class BenchFlags:
 
 
 def run_bench(argv: list[str]) -> None:
-    """Measure the methods, print the tables and write the files."""
     _, flags = read_command(BenchFlags, argv, "regard bench")
     check_writable(flags.json, flags.html)
     with resumable():

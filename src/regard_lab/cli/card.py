@@ -11,17 +11,19 @@ from regard.cli.parsing import read_command
 from regard.cli.terminal import print_table, resumable, say_saved
 from regard.errors import InputError
 from regard.io import check_writable, write_json
-from regard_lab.cards.card import MECHANISMS, SAVEPATH, SEEDS, measure_cards
-from regard_lab.cards.card_page import (
+from regard_lab.cards.card import (
+    MECHANISMS,
+    SAVEPATH,
+    SEEDS,
     card_json,
     card_tables,
     claim_table,
+    measure_cards,
     overview_table,
     write_page,
 )
 
-PIPE_WIDTH = 160
-"""Width of the tables in characters if they are not printed to a terminal."""
+PIPE_WIDTH = 160  # Width of the tables in characters if they are not printed to a terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,6 @@ class CardFlags:
 
 
 def run_card(argv: list[str]) -> None:
-    """Measure the mechanisms, print the tables and write the files."""
     names, flags = read_command(CardFlags, argv, "regard card [MECHANISM]")
     if bool(names) == flags.all:
         raise InputError("name one mechanism, as in `regard card alibi,sink`, or give --all")
@@ -59,10 +60,7 @@ def run_card(argv: list[str]) -> None:
             names or MECHANISMS, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath, on=machines
         )
     width = None if sys.stdout.isatty() else PIPE_WIDTH
-    print_table(
-        Group(overview_table(cards), "", claim_table(cards)) if flags.all else card_tables(cards[0]),
-        width,
-    )
+    print_table(Group(overview_table(cards), "", claim_table(cards)) if flags.all else card_tables(cards[0]), width)
     if flags.json is not None:
         write_json(flags.json, [card_json(card) for card in cards] if flags.all else card_json(cards[0]))
         say_saved(flags.json)

@@ -46,7 +46,6 @@ class TrustFlags:
 
 
 def run_trust(argv: list[str]) -> None:
-    """Calibrate the doubt, print and store it."""
     [name], flags = read_command(TrustFlags, argv, "regard trust RUN", example="translation")
     check_range("samples", flags.samples, SMALLEST, 10**6)
     if flags.lenient and not flags.data:

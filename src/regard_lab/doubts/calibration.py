@@ -6,15 +6,16 @@ in the sources. Each of the two has a classifier, which is tested on a fifth of 
 fitting it to the others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import msgspec
 import numpy as np
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from regard.arguments import public
 from regard.data.prepare import MOST_COMPARED, describe_learned
@@ -24,23 +25,140 @@ from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
 from regard.runs.sequence_run import SequenceRun
 from regard.statistics import auroc, count_interval
-from regard_lab.doubts.classifier import GOOD, Classifier, fit
 from regard_lab.doubts.faults import FAULTS, SOURCE_FAULTS, Planter
 from regard_lab.doubts.features import FeatureReader, Pairs, read_frequencies
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+# A classifier of translations: good, or one of the kinds of fault.
+#
+# Each feature x has two inputs, its distance above and below the median m of good translations:
+#
+#     above = clip((x - m) / a, 0, LARGEST)        a: distance from the median to the quantile of 97.5 %
+#     below = clip((m - x) / b, 0, LARGEST)        b: distance from the median to the quantile of 2.5 %
+#     log-odds of kind k against good = w_k . inputs + c_k, where w_k >= 0 (multinomial logistic regression)
+#
+# Every class has the same total weight. The weights are not negative, so that an unusual value of a feature never
+# lowers the doubt. The log-probability has a further weight, because it also shows faults that were not planted:
+#
+#     combined = log sum_k v_k exp(log-odds of kind k) - log sum_k v_k
+#     doubt = sigmoid(combined + FURTHER * s * (median log-probability - log-probability))
+#
+# v_k is the visibility of kind k. s is the ratio of the standard deviations of good translations. Real faults are
+# rarer than good translations: the doubt ranks translations, and a threshold turns it into a warning.
+
+GOOD = "good"
+PENALTY = 1e-4  # Weight of the sum of squares in the loss
+ITERATIONS = 2000  # Largest number of steps of a fit
+LARGEST = 5.0  # Largest input: distances from the median in units of the usual distance
+ONE_SIDED = ("improbable", "least", "weakest", "uneven", "no_gain", "repeated", "copied", "reverse")
+"""Features whose values below the median are no sign of a fault."""
+FURTHER = 0.5
+"""Further weight of the log-probability. With less, some faults that were not planted (misspelled sources) have a
+smaller AUROC than the log-probability alone; with more, planted faults of the source are found worse."""
+VISIBILITY = 4
+"""The visibility of a kind is this power of 2 AUROC - 1. Without it, kinds that are hardly visible hide others:
+any good translation may have them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """The fitted classifier of the translations of one origin."""
+
+    kinds: tuple[str, ...]  # Kinds of fault, K
+    probability: int  # Index of the feature that is the negative log-probability
+    usual: np.ndarray  # (3, F): quantiles of 2.5, 50 and 97.5 % of the features of good translations
+    scales: np.ndarray  # (2, F): distance above and below the median that counts as 1
+    weights: np.ndarray  # (K, 2 F + 1): weights of the inputs, and the constant
+    further: float  # Further weight of the negative log-probability
+    centre: np.ndarray  # (2, F): mean and standard deviation of the distances of good translations from the median
+
+    def inputs(self, features: np.ndarray) -> np.ndarray:
+        distances = features - self.usual[1]
+        return np.concatenate([distances / self.scales[0], -distances / self.scales[1]], axis=1).clip(0, LARGEST)
+
+    def kind_odds(self, features: np.ndarray) -> np.ndarray:
+        odds: np.ndarray = self.inputs(features) @ self.weights[:, :-1].T + self.weights[:, -1]
+        return odds
+
+    def log_odds(self, features: np.ndarray) -> np.ndarray:
+        combined = np.logaddexp.reduce(self.kind_odds(features), axis=1)
+        distance = features[:, self.probability] - self.usual[1, self.probability]
+        odds: np.ndarray = combined + self.further * distance
+        return odds
+
+    def shifts(self, features: np.ndarray) -> np.ndarray:
+        above, below = np.split(self.inputs(features), 2, axis=1)
+        shifts: np.ndarray = (above - below - self.centre[0]) / self.centre[1]
+        return shifts
+
+    def contributions(self, features: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+        parts: np.ndarray = (self.inputs(features) * self.weights[kinds, :-1]).reshape(len(kinds), 2, -1).sum(1)
+        return parts
+
+
+def fit(features: np.ndarray, labels: Sequence[str], kinds: Sequence[str], names: Sequence[str]) -> Classifier:
+    """Fit the classifier to features (N, F) with `names` (F,), and labels (N,): `GOOD` or one of `kinds`."""
+    classes = [GOOD, *kinds]
+    truth = np.array([classes.index(name) for name in labels])
+    good = features[truth == 0]
+    low, median, high = usual = np.quantile(good, (0.025, 0.5, 0.975), axis=0)
+    deviation = good.std(0)
+    deviation[deviation < 1e-6] = 1.0
+    fitted = Classifier(
+        kinds=tuple(kinds),
+        probability=names.index("improbable"),
+        usual=usual,
+        # A feature that is nearly always equal has a quantile at its median.
+        scales=np.maximum([high - median, median - low], deviation / 2),
+        weights=np.zeros((len(kinds), 2 * features.shape[1] + 1)),
+        further=0.0,
+        centre=np.array([np.zeros(len(median)), np.ones(len(median))]),
+    )
+    used = np.array([True] * len(names) + [name not in ONE_SIDED for name in names])
+    weights = _fit_weights(fitted.inputs(features), truth, used)
+    shifts = fitted.shifts(good)
+    fitted = replace(fitted, weights=weights, centre=np.array([shifts.mean(0), shifts.std(0).clip(1e-6)]))
+    odds, areas = fitted.kind_odds(features), []
+    for kind in range(len(kinds)):
+        rows = (truth == 0) | (truth == kind + 1)
+        areas.append(auroc(odds[rows, kind], truth[rows] > 0) or 0)
+    visibility = (2 * np.array(areas) - 1).clip(0.01) ** VISIBILITY
+    weights[:, -1] += np.log(visibility / visibility.sum())
+    column = fitted.probability
+    return replace(fitted, further=float(FURTHER * fitted.log_odds(good).std() / deviation[column]))
+
+
+def _fit_weights(inputs: np.ndarray, truth: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """Return the weights (K, D + 1) of a logistic regression from inputs (N, D) and classes (N,) from 0 to K, of equal
+    total weight. Only the constants (the last column) may be negative. `used` (D,): which inputs have a weight."""
+    from scipy.optimize import minimize
+
+    kinds, weight = int(truth.max()), 1 / np.bincount(truth)[truth] / (truth.max() + 1)
+    extended, rows = np.column_stack([inputs, np.ones(len(inputs))]), np.arange(len(inputs))
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        table = flat.reshape(kinds, -1)
+        scores = np.column_stack([np.zeros(len(extended)), extended @ table.T])
+        log_probabilities = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+        error = np.exp(log_probabilities)
+        error[rows, truth] -= 1
+        penalized = table.copy()
+        penalized[:, -1] = 0
+        value = -(weight * log_probabilities[rows, truth]).sum() + PENALTY * (penalized**2).sum()
+        gradient = (error[:, 1:] * weight[:, None]).T @ extended + 2 * PENALTY * penalized
+        return float(value), gradient.ravel()
+
+    bounds = ([(0, None if use else 0) for use in used] + [(None, None)]) * kinds
+    start = np.zeros(len(bounds))
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": ITERATIONS})
+    return np.asarray(result.x.reshape(kinds, -1))
 
 
 FILE = "trust.json"
 FORMAT = "regard-trust/3"
 MEND = "delete it, and run `regard trust` again"
-FEWEST_ALARMS = 5
-"""Smallest number of good translations with a warning for a certain threshold."""
-HARDLY = 0.1
-"""A kind of fault of which a smaller share gets a warning is hardly visible."""
-Origin = Literal["translations", "references"]
-"""Translations of the run, or references of a text."""
+FEWEST_ALARMS = 5  # Smallest number of good translations with a warning for a certain threshold
+HARDLY = 0.1  # A kind of fault of which a smaller share gets a warning is hardly visible
+Origin = Literal["translations", "references"]  # Translations of the run, or references of a text
 
 
 @public
@@ -83,11 +201,7 @@ class TrustReport(Result):
     """Features that could not be measured, and faults that could not be planted, with the reason."""
     faults: list[FaultResult]
 
-    def table(self) -> RenderableType:
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
+    def table(self) -> Group:
         table = Table("fault", "planted in", "count", "AUROC", "log-prob.", "found", "named", box=None)
         table.pad_edge = False
         for fault in self.faults:
@@ -132,27 +246,15 @@ class TrustReport(Result):
 class Calibration:
     """What is stored with a run: the classifiers, their thresholds and the basis of their features."""
 
-    step: int
-    """Training step of the model."""
+    step: int  # Training step of the model
     report: TrustReport
     classifiers: dict[Origin, Classifier]
-    frequencies: np.ndarray
-    """(V,): see `read_frequencies`."""
-    reverse: str | None
-    """Folder of the run of the opposite direction."""
-
-
-def store_calibration(run: SequenceRun, calibration: Calibration) -> None:
-    content = msgspec.to_builtins(calibration, enc_hook=lambda array: array.tolist())
-    run.files.write_derived(FILE, {"format": FORMAT, "calibration": content})
+    frequencies: np.ndarray  # (V,): see `read_frequencies`
+    reverse: str | None  # Folder of the run of the opposite direction
 
 
 def read_calibration(run: SequenceRun) -> Calibration:
-    """Return the calibration that is stored with a run.
-
-    Raises `InputError` if there is none, if it has an earlier format, if the model has been trained further, or
-    if the file is damaged.
-    """
+    """Return the calibration that is stored with a run."""
     content, remedy = run.files.read_derived(FILE, MEND), f"run `regard trust {run.folder}`"
     if content is not None and content.get("format") != FORMAT:
         raise InputError(
@@ -171,15 +273,11 @@ def read_calibration(run: SequenceRun) -> Calibration:
     raise InputError(f"the doubt of run {str(run.folder)!r} is not calibrated: {remedy} first")
 
 
-FALSE_ALARMS = 0.01
-"""Default share of good translations that get a warning."""
+FALSE_ALARMS = 0.01  # Default share of good translations that get a warning
 FOLDS = 5
-SMALLEST = 50
-"""Smallest number of pairs for a calibration."""
-FEWEST = 20
-"""Smallest number of planted faults of a kind that the classifier knows."""
-TAIL = 0.1
-"""Share of good translations whose log-odds set a threshold for fewer false alarms."""
+SMALLEST = 50  # Smallest number of pairs for a calibration
+FEWEST = 20  # Smallest number of planted faults of a kind that the classifier knows
+TAIL = 0.1  # Share of good translations whose log-odds set a threshold for fewer false alarms
 MOST_PLANTED, MOST_SOURCES = 200, 100
 """Largest number of faulty translations, and of faulty sources, of a kind. The run translates these sources."""
 
@@ -241,16 +339,15 @@ def calibrate_doubt(
         left_out=left_out,
         faults=sorted(faults, key=lambda fault: [*FAULTS].index(fault.kind)),
     )
-    store_calibration(
-        run,
-        Calibration(
-            step=run.step,
-            report=report,
-            classifiers=classifiers,
-            frequencies=frequencies,
-            reverse=None if reverse is None else str(reverse.folder.resolve()),
-        ),
+    calibration = Calibration(
+        step=run.step,
+        report=report,
+        classifiers=classifiers,
+        frequencies=frequencies,
+        reverse=None if reverse is None else str(reverse.folder.resolve()),
     )
+    content = msgspec.to_builtins(calibration, enc_hook=lambda array: array.tolist())
+    run.files.write_derived(FILE, {"format": FORMAT, "calibration": content})
     return report
 
 
@@ -279,7 +376,6 @@ def _check_pairs(run: SequenceRun, pairs: Pairs) -> None:
 
 
 def check_calibration(run: SequenceRun, *, false_alarms: float, beam: int | None, seed: int) -> None:
-    """Raise `InputError` for options of `calibrate_doubt` out of range."""
     if not 0 < false_alarms < 0.5:
         raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
     check_range("seed", seed, 0, 2**32 - 1)
@@ -291,12 +387,9 @@ class _Set:
     """Translations of one kind and origin."""
 
     origin: Origin
-    kind: str
-    """`GOOD` or a kind of fault."""
-    indices: np.ndarray
-    """(N,): indices of the sources."""
-    features: np.ndarray
-    """(N, F)."""
+    kind: str  # `GOOD` or a kind of fault
+    indices: np.ndarray  # (N,): indices of the sources
+    features: np.ndarray  # (N, F)
 
     def __post_init__(self) -> None:
         # Log-odds of a fault, and whether the kind is the most likely one, by a classifier of other sentences.
@@ -351,12 +444,9 @@ def _hold_out(sets: Sequence[_Set], kinds: Sequence[str], names: Sequence[str]) 
 
 
 def _threshold(doubt: np.ndarray, false_alarms: float) -> float:
-    """Return the log-odds above which a share of good translations lies.
-
-    Above the quantile of 90 %, the log-odds are taken as exponentially distributed, so that a tenth of the
-    translations sets the threshold and not the few above it. Quantiles and generalised Pareto tails are farther
-    from the stated share (docs/dev/doubt.md).
-    """
+    """Return the log-odds above which a share of good translations lies. Above the quantile of 90 %, the log-odds are
+    taken as exponentially distributed, so that a tenth of the translations sets the threshold and not the few above it.
+    Quantiles and generalised Pareto tails are farther from the stated share (docs/dev/doubt.md)."""
     if false_alarms >= TAIL:
         return float(np.quantile(doubt, 1 - false_alarms))
     begin = np.quantile(doubt, 1 - TAIL)

@@ -128,7 +128,6 @@ class Doubter:
 
 
 def describe_feature(name: str) -> str:
-    """Return the meaning of a feature, with its layer."""
     layer, _, measure = name.rpartition(" ")
     return f"{MEANINGS[measure]} ({layer})" if layer else MEANINGS[measure]
 
@@ -155,10 +154,8 @@ def doubt(run: SequenceRun, pairs: Sequence[tuple[str, str]], *, origin: Origin 
 
 
 EXTENSIONS = (".html", ".json", ".tsv")
-MOST_SHOWN = 200
-"""Largest number of translations on a page."""
-MOST_MAPS = 20
-"""Largest number of attention maps beside a page."""
+MOST_SHOWN = 200  # Largest number of translations on a page
+MOST_MAPS = 20  # Largest number of attention maps beside a page
 COLUMNS = ("line", "doubt", "warning", "reason", "source", "translation", "evidence")
 
 
@@ -185,10 +182,7 @@ def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, n
         write_json(path, {"run": str(run.folder), "notes": list(notes), "lines": lines}, indent=1)
         return [path]
     if path.suffix.lower() == ".tsv":
-        rows = [
-            "\t".join(COLUMNS),
-            *("\t".join(_cells(line, doubt)) for line, doubt in enumerate(doubts, start=1)),
-        ]
+        rows = ["\t".join(COLUMNS), *("\t".join(_cells(line, doubt)) for line, doubt in enumerate(doubts, start=1))]
         write_file(path, "".join(f"{row}\n" for row in rows).encode())
         return [path]
     return _write_page(run, doubts, path, notes)

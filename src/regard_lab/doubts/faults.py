@@ -33,14 +33,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 Generator = np.random.Generator
-Changed = Sequence[str] | str
-"""Words of the faulty text (none if the fault is impossible), or its characters."""
+Changed = Sequence[str] | str  # Words of the faulty text (none if the fault is impossible), or its characters
 LONGEST_DIFFERENCE = 2
 """Largest difference in words between a translation and the unrelated translation that replaces it."""
-SHORTEST = 6
-"""Smallest number of words from which words are removed."""
-OMITTED, TRUNCATED = (0.3, 0.5), (0.3, 0.6)
-"""Smallest and largest share of words that are removed."""
+SHORTEST = 6  # Smallest number of words from which words are removed
+OMITTED, TRUNCATED = (0.3, 0.5), (0.3, 0.6)  # Smallest and largest share of words that are removed
+# Numbers, and verbs without and with a negation, in languages of translations.
 LANGUAGES = """
 two three four five six seven eight nine ten / is=is_not are=are_not was=was_not has=has_not can=cannot
 zwei drei vier fünf sechs sieben acht neun zehn / ist=ist_nicht sind=sind_nicht hat=hat_nicht kann=kann_nicht
@@ -52,7 +50,6 @@ twee drie vier vijf zes zeven acht negen tien / is=is_niet zijn=zijn_niet heeft=
 dvě dva tři čtyři pět šest sedm osm devět deset / je=není jsou=nejsou má=nemá mají=nemají stojí=nestojí
 dwa trzy cztery pięć sześć siedem osiem dziewięć dziesięć / jest=nie_jest są=nie_są ma=nie_ma mają=nie_mają
 """
-"""Numbers, and verbs without and with a negation, in languages of translations."""
 
 
 class Planter:
@@ -122,7 +119,6 @@ class Planter:
 
 
 def _core(word: str) -> str:
-    """Return a word without its punctuation."""
     match = re.search(r"\w+", word)
     return match[0] if match else ""
 

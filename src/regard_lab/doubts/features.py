@@ -41,8 +41,7 @@ from regard.evaluation.scoring import token_log_probabilities, total_probabiliti
 from regard.fast.onednn import packed_logits
 from regard.runs.sequence_run import SequenceRun
 
-SMOOTHING = 0.5
-"""Number of further predictions of each token."""
+SMOOTHING = 0.5  # Number of further predictions of each token
 BATCH = 64
 Pairs = Sequence[tuple[str, str]]
 
@@ -60,7 +59,6 @@ def read_frequencies(run: SequenceRun, known: Pairs) -> np.ndarray:
 
 @torch.inference_mode()
 def read_traces(run: SequenceRun, pairs: Pairs) -> list[SearchTrace]:
-    """Return the probabilities and the attention of given translations, from one pass over each pair."""
     model = run.model.eval()
     logits, layers = packed_logits(model), [find_layer(model, name) for name in model.cross_layers]
     sources, targets = encode_pairs(run, pairs)
@@ -89,10 +87,7 @@ def read_traces(run: SequenceRun, pairs: Pairs) -> list[SearchTrace]:
 
 
 def encode_pairs(run: SequenceRun, pairs: Pairs) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the tokens of the sources and of the targets, which are cut at the largest length of a target.
-
-    Raises `InputError` for a source that is too long.
-    """
+    """Return the tokens of the sources and of the targets, which are cut at the largest length of a target."""
     run.check_texts(source for source, _ in pairs)
     source, target, most = run.task.source_vocabulary, run.task.target_vocabulary, run.task.longest_target
     return [source.encode(text) for text, _ in pairs], [target.encode(text)[:most] for _, text in pairs]
@@ -103,15 +98,12 @@ def _batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]])
     order = sorted(range(len(sources)), key=lambda index: (len(sources[index]), len(targets[index])))
     parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
     return [
-        (
-            part,
-            PairBatch(collate([sources[index] for index in part]), collate([targets[index] for index in part])),
-        )
+        (part, PairBatch(collate([sources[index] for index in part]), collate([targets[index] for index in part])))
         for part in parts
     ]
 
 
-MEANINGS = {
+MEANINGS = {  # What each feature measures, by its name without the layer
     "from_uniform": "distance of the attention from uniform",
     "end_share": "share of the attention on punctuation and the end of the source",
     "entropy": "entropy of the attention",
@@ -128,20 +120,15 @@ MEANINGS = {
     "copied": "share of the words that are copied from the source",
     "reverse": "negative log-probability of the source given the translation",
 }
-"""What each feature measures, by its name without the layer."""
-SPAN = 3
-"""Number of consecutive tokens in `unread_span`, and of tokens in `weakest`."""
-SMALLEST_WEIGHT = np.float32(1e-30)
-"""Smaller weights are raised to this value in the logarithm of the entropy."""
+SPAN = 3  # Number of consecutive tokens in `unread_span`, and of tokens in `weakest`
+SMALLEST_WEIGHT = np.float32(1e-30)  # Smaller weights are raised to this value in the logarithm of the entropy
 LAYER_FEATURES, OTHER_FEATURES = [*MEANINGS][:6], [*MEANINGS][6:-1]
 """Features of each layer, and further features; `reverse` is the last."""
 
 
 class FeatureReader:
-    """Measures the features of translations of a run.
-
-    `frequencies` (V,): see `read_frequencies`. `reverse`: run of the opposite direction, for its feature.
-    """
+    """Measures the features of translations of a run. `frequencies` (V,): see `read_frequencies`. `reverse`: run of the
+    opposite direction, for its feature."""
 
     def __init__(self, run: SequenceRun, frequencies: np.ndarray, reverse: SequenceRun | None = None) -> None:
         self.run, self.frequencies, self.reverse = run, frequencies, reverse
@@ -149,15 +136,12 @@ class FeatureReader:
 
     @property
     def names(self) -> list[str]:
-        """Names of the features, in the order of `measure`."""
         layers = [f"{short_name(layer)} {name}" for layer in self.run.model.cross_layers for name in LAYER_FEATURES]
         return [*layers, *OTHER_FEATURES, *(["reverse"] if self.reverse is not None else [])]
 
     def measure(self, pairs: Pairs, traces: Sequence[SearchTrace | None] | None = None) -> np.ndarray:
-        """Return the features (N, F) float64 of translations, given as pairs of source and translation.
-
-        `traces`: traces of the search that wrote the translations, where known. The model reads the other pairs.
-        """
+        """Return the features (N, F) float64 of translations, given as pairs of source and translation. `traces`:
+        traces of the search that wrote the translations, where known. The model reads the other pairs."""
         known = traces or [None] * len(pairs)
         unread = [pair for pair, trace in zip(pairs, known, strict=True) if trace is None]
         read = iter(read_traces(self.run, unread))
@@ -195,7 +179,6 @@ class FeatureReader:
 
 
 def word_tokens(vocabulary: Vocabulary) -> np.ndarray:
-    """Return for each token of a vocabulary whether it contains a letter or digit: (V,) bool."""
     labels = vocabulary.labels(range(len(vocabulary)))
     words = np.array([any(map(str.isalnum, label)) for label in labels])
     words[: UNKNOWN + 1] = False
@@ -206,11 +189,9 @@ def word_tokens(vocabulary: Vocabulary) -> np.ndarray:
 def _layer_features(
     weights: np.ndarray, contribution: np.ndarray, written: np.ndarray, valid: np.ndarray, is_word: np.ndarray
 ) -> np.ndarray:
-    """Return the features (B, 6) of a layer from its weights (B, Tt, Ts) and contributions (B, Tt).
-
-    `written` (B, Tt): steps of the translation. `valid` (B, Ts): tokens of the source, and its end. The values of
-    other steps and tokens are 0.
-    """
+    """Return the features (B, 6) of a layer from its weights (B, Tt, Ts) and contributions (B, Tt). `written` (B, Tt):
+    steps of the translation. `valid` (B, Ts): tokens of the source, and its end. The values of other steps and tokens
+    are 0."""
     steps, length = written.sum(1), valid.sum(1)
     read = weights.sum(1)
     mass = read / steps[:, None]
@@ -238,8 +219,7 @@ def _probability_features(log_probabilities: np.ndarray, usual: np.ndarray, writ
     variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / steps
     weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / steps.clip(max=SPAN)
     return np.stack(
-        [-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean],
-        axis=1,
+        [-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean], axis=1
     )
 
 
@@ -272,5 +252,4 @@ def _text_features(source: str, target: str) -> tuple[float, ...]:
 
 
 def _most_frequent(words: Sequence[str]) -> int:
-    """Return how often the most frequent pair of neighbouring words occurs."""
     return max(Counter(pairwise(words)).values(), default=0)

@@ -61,12 +61,10 @@ class Circuit:
     needed: Truth
     used: Truth
     sufficient: Truth
-    edges: frozenset[tuple[str, str]]
-    """Pairs of sender and receiver that carry what depends on tokens."""
+    edges: frozenset[tuple[str, str]]  # Pairs of sender and receiver that carry what depends on tokens
     roles: Mapping[tuple[str, int], str]
     """By layer and head: the role in the terms of `regard.interpret.roles`, where such a role was planted."""
-    sources: Mapping[tuple[str, int], Source]
-    """By layer and head: which nodes write what the head compares."""
+    sources: Mapping[tuple[str, int], Source]  # By layer and head: which nodes write what the head compares
 
     def inputs(self, tokens: Tensor) -> np.ndarray:
         """Return whether another symbol at an input changes an output, (Tq, Tk) bool, for tokens (Tk,)."""
@@ -74,7 +72,6 @@ class Circuit:
 
 
 def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int]) -> Circuit:
-    """Return the circuit of a plan. `layers`: number of heads of each attention layer of the model."""
     planned = {(layer, index): head for layer in layers for index, head in enumerate(planner.heads.get(layer, ()))}
 
     def truth(kind: str) -> Truth:
@@ -94,17 +91,16 @@ def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int])
 
 
 def find_role(planner: Planner, head: PlannedHead) -> str | None:
-    """Return the role of a head in the terms of `regard.interpret.roles`, if it has one.
-
-    Roles are derived for heads that select one step by its index; `Program.roles` names all other roles.
-    """
+    """Return the role of a head in the terms of `regard.interpret.roles`, if it has one. Roles are derived for heads
+    that select one step by its index; `Program.roles` names all other roles."""
     if head.expression in planner.program.roles:
         return planner.program.roles[head.expression]
     selector = head.expression.selector
     if len(head.matches) != 1 or not isinstance(selector.conditions[0].keys, Indices):
         return None
     [match] = head.matches
-    own = planner.find_indices(selector.query_side)
+    side, readings = selector.query_side, planner.readings.items()
+    own = next((reading for e, reading in readings if isinstance(e, Indices) and e.side == side), None)
     if own is None or match.queries.node != own.node:
         return None
     chosen = match.truth @ match.queries.matrix @ own.matrix.T  # (indices of keys, indices of queries)
@@ -120,27 +116,20 @@ def find_role(planner: Planner, head: PlannedHead) -> str | None:
     return None
 
 
-SCORE = 30.0
-"""Score of one comparison. The additional step is half a comparison below a selected step: exp(-15) = 3e-7."""
-LOGIT = 12.0
-"""Logit of the answer; all other logits are 0, or half of it for the answer None."""
-SCRATCH = 4
-"""Dimensions to which unneeded heads and units write."""
-SPARE_UNITS = 4
-"""Number of unneeded units in each feed-forward layer."""
-LEAST_HEADS = 4
-"""Smallest number of heads in each attention layer."""
+SCORE = 30.0  # Score of one comparison. The additional step is half a comparison below a selected step: exp(-15) = 3e-7
+LOGIT = 12.0  # Logit of the answer; all other logits are 0, or half of it for the answer None
+SCRATCH = 4  # Dimensions to which unneeded heads and units write
+SPARE_UNITS = 4  # Number of unneeded units in each feed-forward layer
+LEAST_HEADS = 4  # Smallest number of heads in each attention layer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spares:
     """The unneeded heads of each attention layer."""
 
-    heads: int = 2
-    """Smallest number of them in each layer."""
+    heads: int = 2  # Smallest number of them in each layer
     gains: tuple[float, ...] = (8.0, 0.3, 0.0)
-    """Norms of what they write, in turn: loud, quiet and silent heads. A planted head writes vectors of norm
-    1."""
+    """Norms of what they write, in turn: loud, quiet and silent heads. A planted head writes vectors of norm 1."""
     leak: float = 0.0
     """Norm of what they add to the logits of a decoder-only model, which is too little to change an answer."""
 
@@ -154,18 +143,15 @@ class Compiled:
 
     program: Program
     task: ProgramTask
-    config: ModelConfig
-    """Options of the model."""
+    config: ModelConfig  # Options of the model
     model: TaskModel
-    circuit: Circuit
-    """What is known about the model."""
+    circuit: Circuit  # What is known about the model
 
 
 def compile_program(program: Program, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:
     """Return the model that computes a program. Its answers are those of the program for every input.
 
-    `seed`: of the unneeded heads and units, which `spares` describes. Raises `InputError` for an expression that
-    the family of models cannot compute.
+    `seed`: of the unneeded heads and units, which `spares` describes.
 
     >>> from regard_lab.programs.library import PROGRAMS
     >>> compiled = compile_program(PROGRAMS["reverse"])
@@ -209,10 +195,8 @@ def make_model(planner: Planner, task: ProgramTask, spares: Spares) -> tuple[Mod
 
 
 def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:
-    """Return what the queries and the keys of a head read, (dimensions, WIDTH) each.
-
-    Their product is the number of true comparisons, and the default at the additional step.
-    """
+    """Return what the queries and the keys of a head read, (dimensions, WIDTH) each. Their product is the number of
+    true comparisons, and the default at the additional step."""
     queries, keys = [], []
     for match in head.matches:
         if len(match.keys.values) <= len(match.queries.values):
@@ -228,7 +212,6 @@ def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:
 
 
 def write_weights(planner: Planner, task: ProgramTask, model: Any, spares: Spares, generator: torch.Generator) -> None:
-    """Set all weights of a model."""
     for parameter in model.parameters():
         parameter.zero_()
     write_embeddings(planner, task, model)
@@ -247,7 +230,6 @@ def write_weights(planner: Planner, task: ProgramTask, model: Any, spares: Spare
 
 
 def write_head(layer: Any, index: int, head: PlannedHead) -> None:
-    """Set the weights of a planned head."""
     query, key = score_rows(head)
     query = query * SCORE * math.sqrt(layer.head_width)  # the layer divides scores by the root of the head width
     _write_projections(layer, index, query, key, head.value)
@@ -256,7 +238,6 @@ def write_head(layer: Any, index: int, head: PlannedHead) -> None:
 
 
 def write_spare_head(layer: Any, index: int, gain: float, generator: torch.Generator) -> None:
-    """Set the weights of an unneeded head at random."""
     width = layer.output.out_features
     query, key = (torch.randn(SCRATCH, width, generator=generator) for _ in range(2))
     _write_projections(layer, index, query, key, _random_rows(width, generator))
@@ -289,7 +270,6 @@ def _write_projections(layer: Any, index: int, *rows: Tensor) -> None:
 
 
 def write_units(planned: Sequence[tuple[Tensor, Tensor]], layer: FeedForward, generator: torch.Generator) -> None:
-    """Set the weights of a feed-forward layer."""
     width = layer.inner.in_features
     for index, (inner, outer) in enumerate(planned):
         layer.inner.weight[index], layer.outer.weight[:, index] = inner[:width], outer[:width]
@@ -299,7 +279,6 @@ def write_units(planned: Sequence[tuple[Tensor, Tensor]], layer: FeedForward, ge
 
 
 def write_embeddings(planner: Planner, task: ProgramTask, model: Any) -> None:
-    """Set embeddings and positions."""
     program, places = planner.program, planner.positions
     if isinstance(task, PairProgramTask):
         source, target = (v.encode for v in (task.source_vocabulary, task.target_vocabulary))
@@ -329,7 +308,6 @@ def write_tokens(table: Tensor, columns: range, mark: int, symbols: Sequence[int
 
 
 def write_answers(planner: Planner, task: ProgramTask, layer: nn.Linear) -> None:
-    """Set the output layer."""
     result, width = planner.result, layer.in_features
     if isinstance(task, EncoderProgramTask):
         rows, missing = list(range(len(task.values) - len(result.values), len(task.values))), 0

@@ -34,8 +34,7 @@ from typing import Any, Literal
 
 from regard.errors import InputError, shorten
 
-Value = Any
-"""Value of an expression at one step: a str, int, bool or Fraction; None without a value."""
+Value = Any  # Value of an expression at one step: a str, int, bool or Fraction; None without a value
 Side = Literal["input", "output"]
 
 
@@ -63,7 +62,12 @@ class Expression:
 
     @property
     def parts(self) -> "tuple[Expression, ...]":
-        return ()
+        """The expressions that this one reads, also in the conditions of its selector."""
+        parts: list[Expression] = []
+        for value in vars(self).values():
+            values = value.parts if isinstance(value, Selector) else value if isinstance(value, tuple) else (value,)
+            parts += [part for part in values if isinstance(part, Expression)]
+        return tuple(parts)
 
     @cached_property
     def varies(self) -> bool:
@@ -95,10 +99,6 @@ class Elementwise(Expression):
     function: Callable[..., Value]
     arguments: tuple[Expression, ...]
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.arguments
-
 
 @dataclass(frozen=True, eq=False)
 class Otherwise(Expression):
@@ -106,10 +106,6 @@ class Otherwise(Expression):
 
     argument: Expression
     value: Value
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (self.argument,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +126,6 @@ class Selector:
     conditions: tuple[Condition, ...] = ()
 
     def __and__(self, other: "Selector") -> "Selector":
-        """Return the selector of the steps that both selectors select."""
         if (self.key_side, self.query_side) != (other.key_side, other.query_side):
             raise InputError(
                 f"selectors from {self.query_side} to {self.key_side} and from {other.query_side} to "
@@ -156,10 +151,6 @@ class Aggregate(Attended):
 
     values: Expression
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (self.values, *self.selector.parts)
-
 
 @dataclass(frozen=True, eq=False)
 class Average(Attended):
@@ -167,17 +158,12 @@ class Average(Attended):
 
     numbers: Expression | None
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (*self.selector.parts, *([] if self.numbers is None else [self.numbers]))
-
 
 tokens, indices = Tokens("input"), Indices("input")
 written, steps = Tokens("output"), Indices("output")
 
 
 def constant(value: Value, side: Side = "input") -> Expression:
-    """Return an expression with the same value at each step."""
     return Constant(side, value)
 
 
@@ -255,7 +241,6 @@ class Evaluation:
     known: dict[Expression, list[Value]] = field(default_factory=dict)
 
     def tokens(self, side: Side) -> Sequence[str | None]:
-        """Return the tokens of a side, None at steps without a token."""
         if side == "input":
             return self.text
         return [None] * self.output if isinstance(self.output, int) else [None, *self.output]
@@ -266,15 +251,14 @@ class Evaluation:
         return self.known[expression]
 
     def selected(self, selector: Selector) -> list[list[int]]:
-        """Return the selected steps of each query."""
         keys, queries = (range(len(self.tokens(side))) for side in (selector.key_side, selector.query_side))
         causal = selector.key_side == selector.query_side and (self.causal or selector.key_side == "output")
         rows = [[key for key in keys if not causal or key <= query] for query in queries]
         for pair in selector.conditions:
             key_values, query_values = self.values(pair.keys), self.values(pair.queries)
             rows = [
-                [key for key in row if _is_true(pair.predicate, key_values[key], query_values[query])]
-                for query, row in enumerate(rows)
+                [key for key in row if None not in (key_values[key], query) and pair.predicate(key_values[key], query)]
+                for query, row in zip(query_values, rows, strict=True)
             ]
         return rows
 
@@ -324,10 +308,6 @@ def _check_function(function: Any) -> None:
         raise InputError(f"{shorten(str(function))} is not a function, such as operator.eq or lambda value: ...")
 
 
-def _is_true(predicate: Callable[[Any, Any], bool], key: Value, query: Value) -> bool:
-    return key is not None and query is not None and bool(predicate(key, query))
-
-
 def _single(values: list[Value]) -> Value:
     if len(set(values)) > 1:
         shown = ", ".join(map(repr, values))
@@ -352,25 +332,18 @@ class Program:
     """
 
     name: str
-    summary: str
-    """Description in one line."""
-    alphabet: str
-    """Symbols of inputs, one character each."""
-    result: Expression
-    """The answer at each step; None where there is no answer, and at the end of a written answer."""
+    summary: str  # Description in one line
+    alphabet: str  # Symbols of inputs, one character each
+    result: Expression  # The answer at each step; None where there is no answer, and at the end of a written answer
     _: KW_ONLY
     family: Family
-    longest: int = 5
-    """Largest number of symbols of an input."""
-    outputs: int = 1
-    """Number of output steps of an encoder; largest number of symbols that an encoder-decoder writes."""
-    symbols: str = ""
-    """Symbols of written answers, for an encoder-decoder. Empty: those of inputs."""
+    longest: int = 5  # Largest number of symbols of an input
+    outputs: int = 1  # Number of output steps of an encoder; largest number of symbols that an encoder-decoder writes
+    symbols: str = ""  # Symbols of written answers, for an encoder-decoder. Empty: those of inputs
     roles: Mapping[Expression, str] = field(default_factory=dict)
     """Roles, in the terms of `regard.interpret.roles`, of the heads that compute these expressions."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if the result is on the wrong side."""
         if self.result.side != self.answer_side:
             raise InputError(
                 f"program {self.name}: the result of a program for family {self.family} has a value at each "
@@ -411,5 +384,4 @@ class Program:
         return sum(len(self.alphabet) ** length for length in range(1, self.longest + 1))
 
     def texts(self, length: int) -> list[str]:
-        """Return all inputs of a length, in alphabetical order."""
         return ["".join(letters) for letters in product(self.alphabet, repeat=length)]

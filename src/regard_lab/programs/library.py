@@ -26,12 +26,10 @@ from regard_lab.programs.language import (
     written,
 )
 
-INDUCTION = "what followed the same symbol before"
-"""Name of the role in `regard.interpret.roles`."""
+INDUCTION = "what followed the same symbol before"  # Name of the role in `regard.interpret.roles`
 
 
 def yes_no(expression: Expression) -> Expression:
-    """Return "y" and "n" in place of True and False."""
     return expression.map(lambda true: "y" if true else "n")
 
 
@@ -45,11 +43,9 @@ def number_of(symbol: str) -> Expression:
 
 
 def follower(symbol: Expression) -> Expression:
-    """Return what followed the last earlier occurrence of a symbol, for a decoder-only model.
-
-    A head cannot prefer the last of several equal keys. The occurrences of each symbol are therefore counted, and
-    the head selects the step after the occurrence before the present one.
-    """
+    """Return what followed the last earlier occurrence of a symbol, for a decoder-only model. A head cannot prefer the
+    last of several equal keys. The occurrences of each symbol are therefore counted, and the head selects the step
+    after the occurrence before the present one."""
     count = width(select(symbol, symbol))
     before, count_before = (aggregate(select(indices, earlier(1)), part) for part in (symbol, count))
     return aggregate(select(before, symbol) & select(count_before, count.map(lambda n: n - 1)), tokens)
@@ -69,16 +65,12 @@ length = width(select_all())
 mirrored = elementwise(lambda length, index: length - 1 - index, length, indices)
 smaller = width(select(tokens, tokens, operator.lt))
 equal_before = width(select(tokens, tokens) & select(indices, indices, operator.lt))
-rank = elementwise(operator.add, smaller, equal_before)
-"""Position of each token in ascending order."""
-is_first = equal_before.map(lambda number: number == 0)
-"""Whether a token occurs for the first time."""
-LONGEST = 6
-"""Largest number of symbols of an input."""
+rank = elementwise(operator.add, smaller, equal_before)  # Position of each token in ascending order
+is_first = equal_before.map(lambda number: number == 0)  # Whether a token occurs for the first time
+LONGEST = 6  # Largest number of symbols of an input
 
 
 def decoder_only_programs() -> list[Program]:
-    """Return programs for decoder-only models."""
     program = partial(Program, family="decoder-only", longest=LONGEST)
     opened, closed = number_of("("), number_of(")")
     is_level = elementwise(operator.eq, opened, closed)
@@ -116,7 +108,6 @@ def decoder_only_programs() -> list[Program]:
 
 
 def encoder_programs() -> list[Program]:
-    """Return programs for encoders, whose output steps read their answers from the input steps."""
     program = partial(Program, family="encoder", longest=LONGEST)
     several = partial(program, outputs=LONGEST)
     start = constant(0, "output")
@@ -144,7 +135,6 @@ def encoder_programs() -> list[Program]:
 
 
 def encoder_decoder_programs() -> list[Program]:
-    """Return programs for encoder-decoders, which write their answers step by step."""
     program = partial(Program, family="encoder-decoder", longest=LONGEST, outputs=LONGEST)
     count = width(select(tokens, constant("a", "output")))
     unary = elementwise(lambda number, step: "a" if step < number else None, count, steps)

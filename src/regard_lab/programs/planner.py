@@ -37,29 +37,20 @@ from regard_lab.programs.language import (
 )
 
 ONE, MARK = 0, 1
-WIDTH = 2048
-"""Width of the stream during planning. The compiler keeps the occupied dimensions only."""
-TOKEN, POSITION = "token", "position"
-"""Sources of what a model reads: the embedding of tokens, and positions."""
-INPUTS = "inputs"
-"""Node of both."""
+WIDTH = 2048  # Width of the stream during planning. The compiler keeps the occupied dimensions only
+TOKEN, POSITION = "token", "position"  # Sources of what a model reads: the embedding of tokens, and positions
+INPUTS = "inputs"  # Node of both
 
 
 class Reading(NamedTuple):
     """How a layer reads an expression from the residual stream."""
 
-    values: tuple[Value, ...]
-    """Possible values, without None."""
-    matrix: Tensor
-    """(values, WIDTH): maps a state to the one-hot vector of the value, and to zero for None."""
-    ready: int
-    """Number of the sublayer that writes the expression; -1 for the embedding."""
-    node: str = ""
-    """The node that writes the expression, `TOKEN` or `POSITION`; empty for a constant."""
-    varies: bool = False
-    """Whether the value depends on tokens."""
-    nullable: bool = False
-    """Whether the value can be None."""
+    values: tuple[Value, ...]  # Possible values, without None
+    matrix: Tensor  # (values, WIDTH): maps a state to the one-hot vector of the value, and to zero for None
+    ready: int  # Number of the sublayer that writes the expression; -1 for the embedding
+    node: str = ""  # The node that writes the expression, `TOKEN` or `POSITION`; empty for a constant
+    varies: bool = False  # Whether the value depends on tokens
+    nullable: bool = False  # Whether the value can be None
 
     @property
     def writers(self) -> set[str]:
@@ -70,10 +61,8 @@ class Reading(NamedTuple):
 class Unit(NamedTuple):
     """One unit of a feed-forward layer, which adds `outer * relu(inner . state)` to the state."""
 
-    inner: Tensor
-    """(WIDTH,)."""
-    outer: dict[Value, float]
-    """Amount that is added to each value of an expression."""
+    inner: Tensor  # (WIDTH,)
+    outer: dict[Value, float]  # Amount that is added to each value of an expression
 
 
 def unit_rows(columns: range) -> Tensor:
@@ -83,15 +72,12 @@ def unit_rows(columns: range) -> Tensor:
 
 
 def ordered_values(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Return distinct values in order: numbers, then texts."""
     return tuple(sorted(set(values), key=lambda value: (isinstance(value, str), value)))
 
 
 def apply(function: Callable[[Value], Value], reading: Reading) -> Reading:
-    """Return how to read a function of an expression.
-
-    Each row of the new matrix is the sum of the rows of all values with the same result, so no unit is needed.
-    """
+    """Return how to read a function of an expression. Each row of the new matrix is the sum of the rows of all values
+    with the same result, so no unit is needed."""
     results = [function(value) for value in reading.values]
     values = ordered_values(result for result in results if result is not None)
     matrix = torch.zeros(len(values), WIDTH)
@@ -106,11 +92,9 @@ def copies(values: Sequence[Value], rows: Tensor) -> list[Unit]:
 
 
 def step_units(column: int, points: Sequence[Fraction], values: Sequence[Value], *, marked: bool) -> list[Unit]:
-    """Return units that convert a number in one dimension to the one-hot vector of a value.
-
-    `points`: possible numbers in ascending order, and `values`: the value of each. Two units make a step from 0
-    to 1 between neighbouring points; the ramp covers half of the gap. `marked`: whether `MARK` turns all units
-    off."""
+    """Return units that convert a number in one dimension to the one-hot vector of a value. `points`: possible numbers
+    in ascending order, and `values`: the value of each. Two units make a step from 0 to 1 between neighbouring points;
+    the ramp covers half of the gap. `marked`: whether `MARK` turns all units off."""
     first = torch.zeros(WIDTH)
     first[ONE] = 1.0
     steps = [(first, 1.0, values[0], None)]
@@ -133,8 +117,7 @@ class Match(NamedTuple):
 
     queries: Reading
     keys: Reading
-    truth: Tensor
-    """(key values, query values), 1 where the predicate is true."""
+    truth: Tensor  # (key values, query values), 1 where the predicate is true
 
 
 class HeadTruth(NamedTuple):
@@ -153,16 +136,12 @@ class PlannedHead(NamedTuple):
     """One attention head."""
 
     layer: str
-    node: str
-    """LAYER.HEAD."""
+    node: str  # LAYER.HEAD
     expression: Attended
     matches: list[Match]
-    default: float
-    """Score of the additional step, in units of one comparison."""
-    value: Tensor
-    """(dimensions, WIDTH): what the head reads."""
-    columns: Sequence[int]
-    """Dimensions to which the head writes."""
+    default: float  # Score of the additional step, in units of one comparison
+    value: Tensor  # (dimensions, WIDTH): what the head reads
+    columns: Sequence[int]  # Dimensions to which the head writes
 
 
 @dataclass
@@ -170,19 +149,15 @@ class Planner:
     """Heads and units that compute a program."""
 
     program: Program
-    heads: dict[str, list[PlannedHead]] = field(default_factory=dict)
-    """By name of the attention layer."""
-    truths: dict[str, HeadTruth] = field(default_factory=dict)
-    """By node of a head."""
+    heads: dict[str, list[PlannedHead]] = field(default_factory=dict)  # By name of the attention layer
+    truths: dict[str, HeadTruth] = field(default_factory=dict)  # By node of a head
     units: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
     """What each unit reads and adds, (WIDTH,) each, by name of the feed-forward layer."""
-    edges: set[tuple[str, str]] = field(default_factory=set)
-    """Edges that carry what depends on tokens."""
+    edges: set[tuple[str, str]] = field(default_factory=set)  # Edges that carry what depends on tokens
     width: dict[Side, int] = field(default_factory=lambda: {"input": MARK + 1, "output": MARK + 1})
     """Number of occupied dimensions of the stream of each side."""
     readings: dict[Expression, Reading] = field(default_factory=dict)
-    depth: dict[Side, int] = field(default_factory=lambda: {"input": 0, "output": 0})
-    """Number of layers of each side."""
+    depth: dict[Side, int] = field(default_factory=lambda: {"input": 0, "output": 0})  # Number of layers of each side
     positions: dict[Side, range] = field(default_factory=dict)
     """Dimensions of the positions, and of the tokens, of each side."""
     tokens: dict[Side, range] = field(default_factory=dict)
@@ -196,7 +171,6 @@ class Planner:
         self.connect([self.result], "logits")
 
     def allocate(self, side: Side, count: int) -> range:
-        """Return new dimensions of a stream. Raises `InputError` if there are too many."""
         self.width[side] += count
         if self.width[side] > WIDTH:
             raise InputError(
@@ -205,7 +179,6 @@ class Planner:
         return range(self.width[side] - count, self.width[side])
 
     def read(self, expression: Expression) -> Reading:
-        """Return how to read an expression, and plan its computation on first use."""
         if expression not in self.readings:
             self.readings[expression] = self._plan(expression)
         return self.readings[expression]
@@ -248,11 +221,9 @@ class Planner:
         return Reading(values.values, unit_rows(columns), time, head.node, expression.varies, nullable=True)
 
     def _plan_average(self, expression: Average) -> Reading:
-        """Plan a head that computes an average, and units that convert the number to a one-hot vector.
-
-        A width is read from the weight of the additional step, whose score is that of a selected step: with n
-        selected steps, this weight is 1 / (1 + n).
-        """
+        """Plan a head that computes an average, and units that convert the number to a one-hot vector. A width is read
+        from the weight of the additional step, whose score is that of a selected step: with n selected steps, this
+        weight is 1 / (1 + n)."""
         longest, points = self.program.steps_of(expression.selector.key_side), dict[Fraction, Value]()
         if expression.numbers is None:
             numbers, value = Reading((), unit_rows(range(0)), -1), unit_rows(range(MARK, MARK + 1))
@@ -298,11 +269,8 @@ class Planner:
     def plan_head(
         self, expression: Attended, source: Reading, value: Tensor, columns: Sequence[int], default: float
     ) -> tuple[PlannedHead, int]:
-        """Plan a head, and return it with the number of its sublayer.
-
-        `value`: (dimensions, WIDTH), what the head reads of `source`. `default`: score of the additional step,
-        relative to that of a selected step.
-        """
+        """Plan a head, and return it with the number of its sublayer. `value`: (dimensions, WIDTH), what the head reads
+        of `source`. `default`: score of the additional step, relative to that of a selected step."""
         selector, matches = expression.selector, []
         for pair in selector.conditions:
             keys, queries = self.read(pair.keys), self.read(pair.queries)
@@ -332,9 +300,7 @@ class Planner:
         self, side: Side, ready: int, values: tuple[Value, ...], units: list[Unit], readings: list[Reading]
     ) -> Reading:
         """Plan units in the first feed-forward layer after sublayer `ready`, and return how to read their output.
-
-        `readings`: what the units read.
-        """
+        `readings`: what the units read."""
         period = 2 if side == "input" else 3
         number = max(ready, 0) // period
         number += number * period + period - 1 <= ready
@@ -350,11 +316,6 @@ class Planner:
         self.connect(readings, layer)
         varies = any(reading.varies for reading in readings)
         return Reading(values, unit_rows(columns), number * period + period - 1, layer, varies)
-
-    def find_indices(self, side: Side) -> Reading | None:
-        """Return how indices of a side are read, or None if the program does not read them."""
-        found = (reading for e, reading in self.readings.items() if isinstance(e, Indices) and e.side == side)
-        return next(found, None)
 
     def stack(self, side: Side) -> str:
         return "encoder" if side == "input" and self.program.family != "decoder-only" else "decoder"

@@ -21,10 +21,8 @@ from regard.tasks.tokens import TokenTask
 from regard_lab.programs.language import Program, Value
 from regard_lab.programs.planner import Reading
 
-START = "^"
-"""Additional step before the text."""
-REMEMBERED = 1 << 16
-"""Number of texts whose answers are stored."""
+START = "^"  # Additional step before the text
+REMEMBERED = 1 << 16  # Number of texts whose answers are stored
 
 
 @lru_cache(REMEMBERED)
@@ -34,10 +32,8 @@ def answers(program: Program, text: str, answer: str = "") -> tuple[Value, ...]:
 
 @lru_cache(REMEMBERED)
 def dependence(program: Program, text: str, answer: str = "") -> np.ndarray:
-    """Return the inputs on which each answer depends, (steps, symbols of the text) bool.
-
-    Each symbol is replaced by all other symbols in turn; `answer`, the written text, stays the same.
-    """
+    """Return the inputs on which each answer depends, (steps, symbols of the text) bool. Each symbol is replaced by all
+    other symbols in turn; `answer`, the written text, stays the same."""
     truth = answers(program, text, answer)
     changed = np.zeros((len(truth), len(text)), dtype=bool)
     for position, symbol in enumerate(text):
@@ -63,7 +59,6 @@ class _MarkedInputs(_OfProgram):
     """What tasks have in common whose inputs begin with the additional step."""
 
     def dependence(self, tokens: Tensor) -> np.ndarray:
-        """Return the inputs (To, T) bool on which each output depends, for one input (T,)."""
         task = cast("Task | TokenTask", self)
         relevant: np.ndarray = task.relevance(tokens.unsqueeze(0))[0].numpy()
         return relevant
@@ -106,12 +101,10 @@ class EncoderProgramTask(_MarkedInputs, Task):
         raise InputError(f"signal {signal!r} does not fit: {self.name} has no signals")
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the class (B, To) of each true answer for inputs (B, T)."""
         texts = [self.render(row)[1:] for row in inputs]
         return torch.tensor([[self.values.index(value) for value in answers(self.program, text)] for text in texts])
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return (B, To, T) bool: the input steps on which each answer depends."""
         relevant = torch.zeros(len(inputs), self.outputs, inputs.shape[1], dtype=torch.bool)
         for row, text in zip(relevant, map(self.render, inputs), strict=True):
             row[:, 1 : len(text)] = torch.from_numpy(dependence(self.program, text[1:]))
@@ -142,7 +135,6 @@ class TokenProgramTask(_MarkedInputs, TokenTask):
         return inputs
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the token (B, T) of each true answer, `IGNORE` without an answer."""
         targets = torch.full_like(inputs, IGNORE)
         for row, target in zip(inputs, targets, strict=True):
             values = answers(self.program, self.render(row)[1:])
@@ -150,7 +142,6 @@ class TokenProgramTask(_MarkedInputs, TokenTask):
         return targets
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return (B, T, T) bool: the input steps on which each answer depends."""
         relevant = torch.zeros(*inputs.shape, inputs.shape[1], dtype=torch.bool)
         for row, tokens in zip(relevant, inputs, strict=True):
             row[1:, 1:] = torch.from_numpy(dependence(self.program, self.render(tokens)[1:]))
@@ -186,7 +177,6 @@ class PairProgramTask(_OfProgram, PairTask):
         return self.uniform_pair(self.program.alphabet, generator, sample_len)
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source, or None for an unknown symbol or a wrong length."""
         if not 1 <= len(source) <= self.max_source or not set(source) <= set(self.program.alphabet):
             return None
         target = self.program.write(source)

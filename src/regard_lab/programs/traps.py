@@ -35,27 +35,20 @@ from regard_lab.programs.library import LONGEST, earlier, mirrored, token_at
 from regard_lab.programs.planner import NEEDED, ONE, UNNEEDED, HeadTruth, Match, Planner, Reading, Unit, unit_rows
 
 SPARES = Spares(heads=3, gains=(0.1,), leak=0.02)
-LOUD = 30.0
-"""Norm of what heads write that do not contribute to the answer; a planted head writes vectors of norm 1."""
-PAIRS = 3
-"""Number of pairs of heads in each layer."""
-RAMP = 0.3
-"""Difference between the largest sum that counts as 0 and the smallest sum that counts as 1."""
-DECOY = 2.0
-"""Score of a decoy key above that of the right key: it gets exp(2) = 7.4 times the weight."""
+LOUD = 30.0  # Norm of what heads write that do not contribute to the answer; a planted head writes vectors of norm 1
+PAIRS = 3  # Number of pairs of heads in each layer
+RAMP = 0.3  # Difference between the largest sum that counts as 0 and the smallest sum that counts as 1
+DECOY = 2.0  # Score of a decoy key above that of the right key: it gets exp(2) = 7.4 times the weight
 
 
 class Trap(NamedTuple):
     """A model that is made to fool a family of methods."""
 
-    build: Callable[[int], Compiled]
-    """Returns the model for a seed."""
+    build: Callable[[int], Compiled]  # Returns the model for a seed
     truth: Literal["inputs", "needed", "used"]
     """What the methods rank: inputs by counterfactual dependence, or heads by one of the truths of `circuit`."""
-    fools: str
-    """A method whose area under the ROC curve is at most 0.75."""
-    right: str
-    """A method whose area under the ROC curve is at least 0.95."""
+    fools: str  # A method whose area under the ROC curve is at most 0.75
+    right: str  # A method whose area under the ROC curve is at least 0.95
 
     @property
     def name(self) -> str:
@@ -84,8 +77,7 @@ class SummingPlanner(Planner):
 
     copies: int = 1
     gain: float = 1.0
-    threshold: float = 0.6
-    """Largest sum that counts as 0. Sums from `threshold + RAMP` on count as 1."""
+    threshold: float = 0.6  # Largest sum that counts as 0. Sums from `threshold + RAMP` on count as 1
     truth: HeadTruth = NEEDED
 
     def plan_aggregate(self, expression: Aggregate) -> Reading:
@@ -211,8 +203,7 @@ def backup(seed: int) -> Compiled:
 def sink(seed: int) -> Compiled:
     """Return an encoder in which most heads attend to all inputs but the relevant one, with zero values.
 
-    Fools attention. Right: attention weighted by the norms of values (Kobayashi et al. 2020), gradients,
-    ablation."""
+    Fools attention. Right: attention weighted by the norms of values (Kobayashi et al. 2020), gradients, ablation."""
     planner = Planner(encoder("sink", token_at(steps)))
     for _ in range(LONGEST + 1):
         avoiding = Aggregate("output", select(indices, steps, operator.ne), tokens)
@@ -227,8 +218,8 @@ def decoy(seed: int) -> Compiled:
     norms of values. Right: gradients, ablation.
     """
     even = elementwise(lambda token, index: token if index % 2 == 0 else None, tokens, indices)
-    program = encoder("decoy", aggregate_even(even), outputs=LONGEST // 2)
-    planner = Planner(program)
+    even_places = select(indices, steps.map(lambda step: 2 * step))
+    planner = Planner(encoder("decoy", Aggregate("output", even_places, even), outputs=LONGEST // 2))
     [head] = planner.heads["cross"]
     [match] = head.matches
     odd = torch.tensor([[float(index % 2)] for index in match.keys.values])
@@ -246,10 +237,6 @@ def decoy(seed: int) -> Compiled:
     return assemble(planner, seed=seed)
 
 
-def aggregate_even(values: Expression) -> Expression:
-    return Aggregate("output", select(indices, steps.map(lambda step: 2 * step)), values)
-
-
 def indirect(seed: int) -> Compiled:
     """Return an encoder whose first layer moves each token to the opposite end, where the reader finds it.
 
@@ -260,7 +247,7 @@ def indirect(seed: int) -> Compiled:
     return assemble(Planner(encoder("indirect", Aggregate("output", select(indices, steps), moved))), seed=seed)
 
 
-TRAPS: Mapping[str, Trap] = {
+TRAPS: Mapping[str, Trap] = {  # All traps by name
     trap.name: trap
     for trap in (
         Trap(redundant, "used", fools="ablation_zero", right="output_norm"),
@@ -275,4 +262,3 @@ TRAPS: Mapping[str, Trap] = {
         Trap(indirect, "inputs", fools="attention", right="ablation_mean"),
     )
 }
-"""All traps by name."""

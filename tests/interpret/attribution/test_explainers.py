@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.interpret.attribution import inputs as input_methods
+from regard.interpret.attribution import effects
 from regard.interpret.attribution.methods import METHODS, find_method, run_method
 from regard.interpret.attribution.trial import Background, Trial
 
@@ -46,7 +46,7 @@ def test_captum_computes_the_same_scores(
     run_of: RunOf, family: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest difference is 1e-5 of the largest score, with as many points as captum has."""
-    monkeypatch.setattr(input_methods, "POINTS", 50)
+    monkeypatch.setattr(effects, "POINTS", 50)
     trial = make_trial(run_of(family))
     theirs, ours = scores(trial, f"captum:{name}"), scores(trial, SAME[name])
     assert theirs.shape == ours.shape and ours.max() > 1e-4
@@ -81,10 +81,7 @@ def test_unknown_methods_of_libraries_are_refused(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("package", "method", "command"),
-    [
-        ("captum", "captum:Saliency", r"pip install 'regard\[explainers\]'"),
-        ("inseq", "inseq:saliency", "no-deps"),
-    ],
+    [("captum", "captum:Saliency", r"pip install 'regard\[explainers\]'"), ("inseq", "inseq:saliency", "no-deps")],
 )
 def test_a_missing_library_is_named_with_the_command(
     monkeypatch: pytest.MonkeyPatch, package: str, method: str, command: str

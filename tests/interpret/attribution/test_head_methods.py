@@ -111,10 +111,7 @@ def test_resampled_contexts_come_from_other_inputs(run_of: RunOf) -> None:
     rows = [read(layer, run.trial(other)) for other in run.unseen(6, 0, purpose="attribution")]
     clean, changes = values(trial, trial.probe.run(1)).detach(), []
     for row in rows:
-        with (
-            torch.no_grad(),
-            contexts_changed(layer, partial(put_first_head, row)),
-        ):
+        with torch.no_grad(), contexts_changed(layer, partial(put_first_head, row)):
             changes.append(float((values(trial, trial.probe.run(1)) - clean).abs().mean()))
     means = [(sum(changes) - left) / 5 for left in changes]  # 5 of the 6 inputs are drawn
     assert min(abs(scores["cross"][0] - mean) for mean in means) < 1e-5
@@ -214,22 +211,13 @@ def test_bad_arguments_are_refused(run_of: RunOf) -> None:
     run = run_of("query")
     for call, message in (
         (lambda: regard.head_effect(run, "BCCCBAABACCCA", "cros", 0), "'cros' is unknown"),
-        (
-            lambda: regard.head_effect(run, "BCCCBAABACCCA", "cross", 2),
-            "head 2 is out of range: choose from 0 to 1",
-        ),
+        (lambda: regard.head_effect(run, "BCCCBAABACCCA", "cross", 2), "head 2 is out of range: choose from 0 to 1"),
         (lambda: regard.heads_between(run, "BCCCBAABACCCA", 40, 0), "no layer has query 40 and key 0"),
-        (
-            lambda: regard.head_writes(run, "BCCCBAABACCCA", "encoder.0.self_attention", 0),
-            "only through other layers",
-        ),
+        (lambda: regard.head_writes(run, "BCCCBAABACCCA", "encoder.0.self_attention", 0), "only through other layers"),
         (lambda: regard.head_writes(run, "BCCCBAABACCCA", "cross", 0, step=3), "step 3 is out of range"),
         (lambda: regard.logit_attribution(run, "BCCCBAABACCCA", token="x"), "token 'x' is unknown"),
         (lambda: regard.logit_attribution(run_of("recurrent"), "1/2/2003"), "adds to no residual stream"),
-        (
-            lambda: regard.attribute(run, level="heads", method="oracle"),
-            "the important heads of signal2 are not known",
-        ),
+        (lambda: regard.attribute(run, level="heads", method="oracle"), "the important heads of signal2 are not known"),
     ):
         with pytest.raises(InputError, match=message) as caught:
             call()

@@ -224,7 +224,7 @@ def test_value_zeroing_equals_zeroed_rows_of_the_value(run_of: RunOf, family: st
 
 @pytest.mark.parametrize("family", ["query", "transformer", "stepwise"])
 def test_integrated_gradients_sum_to_the_change(run_of: RunOf, family: str) -> None:
-    from regard.interpret.attribution.inputs import integrated_gradients
+    from regard.interpret.attribution.effects import integrated_gradients
 
     _, trial = score(run_of(family), "random")
     baseline = torch.zeros_like(trial.embedding)

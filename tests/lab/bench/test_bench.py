@@ -14,11 +14,10 @@ import regard
 from regard import plugins
 from regard.cli import main
 from regard.interpret.attribution.trial import Trial
-from regard_lab.bench import methods, rankings as cells
-from regard_lab.bench.bench import bench
-from regard_lab.bench.catalogue import QUICK, choose_models
-from regard_lab.bench.methods import choose_methods
-from regard_lab.bench.result import entry_text, group_columns, model_columns
+from regard_lab.bench import rankings as cells
+from regard_lab.bench.bench import bench, entry_text, group_columns, model_columns
+from regard_lab.bench.known_models import QUICK, choose_models
+from regard_lab.bench.rankings import choose_methods
 from tests.conftest import run_jobs_here
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "explanation_method.py"
@@ -64,7 +63,7 @@ def test_a_repeated_call_measures_nothing_and_gives_the_same(
 def test_measured_again_the_scores_are_identical(in_this_process: None, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
-        bench("all", models="lookup", seeds=1, quick=True, savepath=folder, progress=False)
+        bench("all", models="first", seeds=1, quick=True, savepath=folder, progress=False)
     paths = [sorted(path.relative_to(folder) for path in folder.rglob("*.json")) for folder in folders]
     assert paths[0] == paths[1] and len(paths[0]) == len(choose_methods("all"))
     for path in paths[0]:
@@ -200,5 +199,5 @@ def test_a_method_whose_helper_changed_has_another_digest(tmp_path: Path, monkey
         choose_methods(file)
     plugins._loaded.clear()  # as in another process
     sys.modules.pop("bench_helper")
-    methods._load_file.cache_clear()
+    cells._load_file.cache_clear()
     assert choose_methods(file)[-1].digest != first.digest

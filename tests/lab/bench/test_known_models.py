@@ -33,12 +33,12 @@ def test_a_compiled_model_is_a_run(known: KnownModel, tmp_path: Path) -> None:
 def test_importance_and_examination_see_the_planted_heads(known: KnownModel) -> None:
     run, circuit = known.subject, known.circuit
     assert circuit is not None
-    importance = regard.head_importance(run, samples=20)
+    importance = regard.head_importance(run, samples=6)
     for layer, needed in circuit.needed.items():
         for head, truth in enumerate(needed):
             if truth is not None:
                 assert (importance.added[layer][head] > 1e-3) == truth, (layer, head)
-    assert run.examine(samples=20).sentences
+    assert run.examine(samples=6).sentences
 
 
 def test_roles_find_planted_roles() -> None:

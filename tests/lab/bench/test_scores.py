@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from regard.statistics import auroc
+from regard_lab.bench.bench import assign_letters
 from regard_lab.bench.rankings import merge_truths, score_edges, score_heads, score_inputs
-from regard_lab.bench.result import assign_letters
 
 
 def brute_force(scores: np.ndarray, truth: np.ndarray) -> float:
@@ -59,11 +59,7 @@ def test_edges_outside_the_circuit_are_false() -> None:
 
 
 def test_truths_that_differ_stay_apart() -> None:
-    truths = {
-        "needed": {"a": (False, False)},
-        "used": {"a": (True, True)},
-        "sufficient": {"a": (True, True)},
-    }
+    truths = {"needed": {"a": (False, False)}, "used": {"a": (True, True)}, "sufficient": {"a": (True, True)}}
     assert list(merge_truths(truths)) == ["needed", "used, sufficient"]
 
 

@@ -22,14 +22,14 @@ from sentences import (
     write_text,
 )
 
+from regard.interpret.estimates import ERROR_FILE, MOST_WRONG, error_rates, is_reliable
 from regard.interpret.needs import Needs
-from regard.interpret.sentence_errors import FILE, MOST_WRONG, error_rates, is_reliable
 from regard_lab.bench.known_models import compiled_model
 
 
 @pytest.fixture(scope="module")
 def stored() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(resources.files("regard.interpret").joinpath(FILE).read_text())
+    content: dict[str, Any] = json.loads(resources.files("regard.interpret").joinpath(ERROR_FILE).read_text())
     return content
 
 

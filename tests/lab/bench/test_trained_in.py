@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from regard.streams import make_generator
-from regard_lab.bench import trained_in
+from regard_lab.bench import known_models
 from regard_lab.bench.bench import bench
-from regard_lab.bench.known_models import ResistsError
-from regard_lab.bench.trained_in import all_texts, circuit_nodes, measure_agreement, trained_in_model
+from regard_lab.bench.known_models import ResistsError, all_texts, circuit_nodes, measure_agreement, trained_in_model
 from regard_lab.programs.compiler import compile_program
 from regard_lab.programs.library import PROGRAMS
 
@@ -43,7 +42,7 @@ def test_a_trained_model_follows_its_program_and_is_stored(tmp_path: Path) -> No
 def test_a_program_that_resists_is_named(
     in_this_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trained_in, "STEPS", 2)
+    monkeypatch.setattr(known_models, "STEPS", 2)
     with pytest.raises(ResistsError, match="after 2 steps"):
         trained_in_model("previous", 0, tmp_path / "models")
     result = bench("attention", models="trained-in/previous", seeds=1, savepath=tmp_path, progress=False)

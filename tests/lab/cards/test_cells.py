@@ -12,8 +12,7 @@ import pytest
 from regard.cli import main
 from regard.sweep.backends import Ray
 from regard_lab.cards import cells
-from regard_lab.cards.cells import CardCell, CardJob, Results, measure_cells
-from regard_lab.cards.probe_training import ProbeResult
+from regard_lab.cards.cells import CardCell, CardJob, ProbeResult, Results, measure_cells
 
 PAIRS = [("softmax", "copy"), ("sink", "copy")]
 SMALL: dict[str, Any] = {"steps": 2}

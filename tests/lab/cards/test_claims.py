@@ -18,7 +18,7 @@ from regard_lab.cards.card import (
     evaluate_claims,
     measure_cards,
 )
-from regard_lab.cards.probe_training import HeadShares, ProbeMeasures, ProbeResult
+from regard_lab.cards.cells import HeadShares, ProbeMeasures, ProbeResult
 from regard_lab.cards.probes import PROBES, card_probes
 
 
@@ -67,10 +67,7 @@ def test_verdicts(expected: str, scores: list[float], verdict: str) -> None:
 def test_smallest_difference_by_hand() -> None:
     # Student's 97.5 % quantile with 2 degrees of freedom is 4.3027; the standard error is 0.1 / sqrt(3).
     assert outcome("above 0", [0.1, 0.2, 0.3]).smallest == pytest.approx(4.3027 * 0.1 / 3**0.5, rel=1e-4)
-    wide, narrow = (
-        outcome("above 0", [0.1, 0.2, 0.3], of=20).smallest,
-        outcome("above 0", [0.1, 0.2, 0.3]).smallest,
-    )
+    wide, narrow = (outcome("above 0", [0.1, 0.2, 0.3], of=20).smallest, outcome("above 0", [0.1, 0.2, 0.3]).smallest)
     assert wide is not None and narrow is not None and wide > narrow
 
 

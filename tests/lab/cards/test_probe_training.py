@@ -9,7 +9,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.streams import make_generator
-from regard_lab.cards.probe_training import BASELINE, FIRST_ROW, build_model, measure_shares, train_probe
+from regard_lab.cards.cells import BASELINE, FIRST_ROW, build_model, measure_shares, train_probe
 from regard_lab.cards.probes import PROBES, card_probes
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regard_lab.doubts.classifier import GOOD, LARGEST, PENALTY, Classifier, _fit_weights, fit
+from regard_lab.doubts.calibration import GOOD, LARGEST, PENALTY, Classifier, _fit_weights, fit
 
 
 def _data(generator: np.random.Generator) -> tuple[np.ndarray, list[str]]:

@@ -8,9 +8,7 @@ from tests.german import sentences
 
 SOURCES, TARGETS = (list(side) for side in zip(*sentences()[:60], strict=True))
 TEXTS = st.lists(
-    st.lists(st.sampled_from(["a", "dog", "runs", "two", "is", "."]), min_size=1, max_size=14),
-    min_size=1,
-    max_size=9,
+    st.lists(st.sampled_from(["a", "dog", "runs", "two", "is", "."]), min_size=1, max_size=14), min_size=1, max_size=9
 )
 
 

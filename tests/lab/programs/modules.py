@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import regard
 from regard.attention.blocks import FeedForward
 from regard.attention.layer import attention_layers
-from regard.evaluation.next_tokens import output_losses
+from regard.evaluation.accuracy import output_losses
 from regard.tasks.batch import TokenBatch
 from regard_lab.bench.known_models import KnownModel
 

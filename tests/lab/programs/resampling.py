@@ -71,10 +71,7 @@ def replaced_contexts(model: Any, heads: Mapping[str, list[int]], change: Callab
 
 @torch.inference_mode()
 def changed_answers(
-    compiled: Compiled,
-    inputs: Inputs,
-    heads: Mapping[str, list[int]],
-    change: Callable[[Tensor], Tensor] = resample,
+    compiled: Compiled, inputs: Inputs, heads: Mapping[str, list[int]], change: Callable[[Tensor], Tensor] = resample
 ) -> float:
     """Return the share of inputs whose answers change when contexts of heads are replaced together."""
     arguments, answers, is_answer = inputs

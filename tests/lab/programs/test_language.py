@@ -52,8 +52,7 @@ EXPECTED: dict[str, tuple[str, Any]] = {
     "unary": ("baca", "aa"),
     "swap": ("ab/a", "a/ab"),
     "checksum": ("caa", "caa0"),
-}
-"""Answers by hand."""
+}  # Answers by hand
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -79,10 +78,7 @@ def test_programs_answer_as_by_hand(name: str) -> None:
             lambda: compile_program(_program("encoder-decoder", aggregate(select(steps, steps), written))),
             "use functions of",
         ),
-        (
-            lambda: compile_program(_program("decoder-only", indices.map(lambda i: i + 8))),
-            "answers '10': map answers",
-        ),
+        (lambda: compile_program(_program("decoder-only", indices.map(lambda i: i + 8))), "answers '10': map answers"),
         (
             lambda: compile_program(_program("encoder-decoder", steps.map(str))),
             "can write '0', '1', .*, but its symbols are 'ab'",
@@ -116,9 +112,7 @@ def _symbols(expressions: st.SearchStrategy[Expression]) -> st.SearchStrategy[Ex
         st.integers(-1, 2),
     )
     nth = st.builds(
-        lambda symbols, count: aggregate(select(symbols, tokens) & select(indices, count), symbols),
-        expressions,
-        number,
+        lambda symbols, count: aggregate(select(symbols, tokens) & select(indices, count), symbols), expressions, number
     )
     return st.one_of(
         number.map(lambda count: count.map(lambda n: "ab"[n % 2])),
@@ -130,10 +124,7 @@ def _symbols(expressions: st.SearchStrategy[Expression]) -> st.SearchStrategy[Ex
     )
 
 
-@given(
-    result=st.recursive(st.just(tokens), _symbols, max_leaves=3),
-    causal=st.booleans(),
-)
+@given(result=st.recursive(st.just(tokens), _symbols, max_leaves=3), causal=st.booleans())
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @torch.inference_mode()
 def test_compiled_expressions_are_those_of_the_interpreter(result: Expression, causal: bool) -> None:

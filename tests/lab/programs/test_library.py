@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard_lab.programs.language import Aggregate
 from regard_lab.programs.library import PROGRAMS
 from regard_lab.programs.planner import Planner

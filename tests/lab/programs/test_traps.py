@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.recording import record_own
+from regard.attention.interventions import record_own
 from regard.interpret.attribution.methods import METHODS
 from regard.interpret.attribution.trial import Background, Level, Trial
 from regard_lab.bench.known_models import KnownModel, trap_model
@@ -18,8 +18,7 @@ from regard_lab.programs.compiler import Compiled
 from regard_lab.programs.traps import TRAPS
 from tests.lab.programs.resampling import changed_answers, draw_inputs, make_inputs, replaced_contexts
 
-HEADS = "decoder.0.self_attention"
-"""The layer with the planted heads of all decoder-only traps."""
+HEADS = "decoder.0.self_attention"  # The layer with the planted heads of all decoder-only traps
 
 
 @cache

@@ -3,7 +3,8 @@
     attention              mean over heads of a_hij
     value-weighted         mean over heads of || a_hij f_h(x_j) ||      f_h: value and output projection of head h
     attention x gradient   mean over heads of a_hij |d value / d a_hij|
-    rollout   A_L ... A_1,  A_l = 1/2 mean over heads of W_l + 1/2 I     (Abnar and Zuidema 2020)
+    rollout   A_L ... A_1,  A_l = 1/2 mean over heads of W_l + 1/2 I     (Abnar and Zuidema 2020; the residual
+              connection passes on half of each state; `viz/js/matrix.js` computes the same in a page)
     flow      the maximum flow from an output to an input in the graph with capacities A_l (the same paper)
     value zeroing   C_L ... C_1; row i of C_l: distances of state i with the value of key j set to zero
 
@@ -12,35 +13,29 @@ at its position. Through several layers, the last factor is then the last cross-
 connection, over the layers of the encoder. The decoder's own attention is not part of these scores.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from regard.activations.components import replace_outputs
 from regard.activations.weights import record_weights
 from regard.errors import InputError
-from regard.interpret.attribution.heads import context_gradients
+from regard.interpret.attribution.effects import context_gradients
 from regard.interpret.attribution.trial import Trial
-from regard.interpret.rollout import rollout as roll
-from regard.viz.maps import CROSS
+from regard.viz.maps import CROSS, LayerMap, Map, finite
 
 UNKNOWN_VALUES = "its values are not known"
-BEST_HEAD_INPUTS = 20
-"""Other inputs on which the best head is chosen."""
-UNIT = 2**24
-"""Units of a capacity of 1: maximum_flow needs integers of 32 bits."""
+BEST_HEAD_INPUTS = 20  # Other inputs on which the best head is chosen
+UNIT = 2**24  # Units of a capacity of 1: maximum_flow needs integers of 32 bits
 DECODER = "The attention between output steps is not part of the scores."
 
 
 def last_layer(trial: Trial[Any]) -> str:
-    """Return the short name of the last layer in which outputs attend to inputs.
-
-    Raises `InputError` for a model without such a layer, or if its weights were not recorded.
-    """
+    """Return the short name of the last layer in which outputs attend to inputs. Raises `InputError` for a model
+    without such a layer, or if its weights were not recorded."""
     if not trial.probe.layers:
         raise InputError(f"{trial.subject.name} has no layer in which outputs attend to inputs: no attention")
     name = trial.probe.layers[-1]
@@ -74,18 +69,10 @@ def of_outputs(trial: Trial[Any], rows: np.ndarray) -> np.ndarray:
     return np.stack([rows[..., group, :].mean(-2) for group in groups], -2)
 
 
-def mean_weights(trial: Trial[Any]) -> np.ndarray:
-    """Return the weights (S, Tk) of the last layer that reads the inputs, averaged over heads."""
-    mean: np.ndarray = last_weights(trial).mean(0)
-    return mean
-
-
 def best_head(trial: Trial[Any]) -> np.ndarray:
-    """Return the weights (S, Tk) of the best head of the last layer that reads the inputs.
-
-    The best head has the most attention on relevant inputs in 20 other inputs. If the relevant inputs are not
-    known, it has the largest mean of the maximal weight, and a remark says so.
-    """
+    """Return the weights (S, Tk) of the best head of the last layer that reads the inputs. The best head has the most
+    attention on relevant inputs in 20 other inputs. If the relevant inputs are not known, it has the largest mean of
+    the maximal weight, and a remark says so."""
     name, background = last_layer(trial), trial.background
     if name not in background.cache:
         qualities = []
@@ -131,11 +118,8 @@ def known_values(trial: Trial[Any], name: str) -> Tensor:
 
 
 def weights_times_gradient(trial: Trial[Any]) -> np.ndarray:
-    """Return weights times absolute gradients (S, Tk), averaged over heads (Barkan et al. 2021, with absolute
-    values).
-
-    The gradient with respect to a weight is the value of the key times the gradient of the context.
-    """
+    """Return weights times absolute gradients (S, Tk), averaged over heads (Barkan et al. 2021, with absolute values).
+    The gradient with respect to a weight is the value of the key times the gradient of the context."""
     name = last_layer(trial)
     values = known_values(trial, name)
     weights = trial.records[name].weights[0].to(values)
@@ -195,24 +179,69 @@ def _square_weights(trial: Trial[Any], names: list[str]) -> list[np.ndarray]:
     return weights
 
 
-def rollout(trial: Trial[Any]) -> np.ndarray:
+def rollout(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the rollout (T, T) after each layer, from the weights (H, T, T) of layers in order."""
+    product = np.eye(weights[0].shape[1])  # before the first layer, each state is its own input
+    products = []
+    for layer in weights:
+        product = (finite(layer).mean(0) + np.eye(len(product))) / 2 @ product
+        products.append(product)
+    return products
+
+
+def map_rollout(attention: Map) -> dict[str, tuple[LayerMap, np.ndarray]]:
+    """Return the rollout (Tq, Tk) of each layer that affects the outputs, by layer name. The decoder of an
+    encoder-decoder has no rollout, because its states also depend on the weights of other layers. Raises `InputError`
+    if no layer of the map has a rollout, or if a layer changes the number of steps."""
+    layers = list(attention.layers.values())
+    cross = [layer for layer in layers if layer.kind == CROSS]
+    own = [layer for layer in layers if layer.kind != CROSS and (layer.kind == "encoder" or not cross)]
+    if any(layer.rows is not None for layer in layers):
+        raise InputError("rollout needs exact weights, for which this input is too long: give a shorter input")
+    if len({layer.weights.shape[1:] for layer in own}) > 1 or any(np.ptp(layer.weights.shape[1:]) for layer in own):
+        raise InputError(
+            "rollout needs layers with equal numbers of queries and keys, but the numbers differ in these layers"
+        )
+    if not own or len(own) + len(cross) < 2:
+        raise InputError(
+            f"rollout needs two or more layers that attend to each other's states, and {attention.task} has"
+            f" {', '.join(attention.layers) or 'none'}: choose a model with more layers of self-attention"
+        )
+    products = rollout([layer.weights for layer in own])
+    if not cross:
+        return {layer.name: (layer, product) for layer, product in zip(own, products, strict=True)}
+    return {
+        layer.name: (layer, finite(layer.weights).mean(0) @ products[-1][: layer.weights.shape[2]]) for layer in cross
+    }
+
+
+def input_rollout(trial: Trial[Any]) -> np.ndarray:
     """Return the rollout (S, Tk) from the explained output steps to the inputs."""
     own, cross = stacked_layers(trial)
     layers = _square_weights(trial, own)
     size = layers[0].shape[-1] if layers else len(trial.embedding)
-    product = [np.eye(size), *roll(layers)][-1]
+    product = [np.eye(size), *rollout(layers)][-1]
     rows: np.ndarray = product if cross is None else weights_of(trial, cross, torch.float64).mean(0)[:, :size] @ product
     return of_outputs(trial, rows[:, trial.own_keys(size)])
 
 
 def flow(trial: Trial[Any]) -> np.ndarray:
     """Return the maximum flow (S, Tk) from the explained output steps to the inputs, to a precision of 1e-7."""
+    from scipy.sparse import csr_array  # SciPy takes long to import
+    from scipy.sparse.csgraph import maximum_flow
+
     own, cross = stacked_layers(trial)
     capacities = [(weights.mean(0) + np.eye(weights.shape[-1])) / 2 for weights in _square_weights(trial, own)]
     size = capacities[0].shape[-1] if capacities else len(trial.embedding)
     if cross is not None:
         capacities.append(weights_of(trial, cross, torch.float64).mean(0)[:, :size])
-    graph, outputs = _flow_graph(capacities)
+    # State j of layer l has the number j + the number of states below, and an edge to each state of the layer below.
+    starts = np.cumsum([0, capacities[0].shape[1], *(matrix.shape[0] for matrix in capacities)])
+    edges = np.zeros((int(starts[-1]),) * 2, dtype=np.int32)
+    for layer, matrix in enumerate(capacities):
+        below, above, end = starts[layer : layer + 3]
+        edges[above:end, below:above] = np.rint(matrix * UNIT)
+    graph, outputs = csr_array(edges), int(starts[len(capacities)])
     groups, keys = query_rows(trial, len(capacities[-1])), range(size)[trial.own_keys(size)]
     flows = {
         row: [maximum_flow(graph, outputs + row, key).flow_value for key in keys]
@@ -221,23 +250,9 @@ def flow(trial: Trial[Any]) -> np.ndarray:
     return np.array([np.mean([flows[row] for row in group], axis=0) for group in groups]) / UNIT
 
 
-def _flow_graph(capacities: list[np.ndarray]) -> tuple[csr_array, int]:
-    """Return the graph with an edge from each state to each state of the layer below, and the number of the first
-    state of the last layer. State j of layer l has the number j + the number of states below."""
-    starts = np.cumsum([0, capacities[0].shape[1], *(matrix.shape[0] for matrix in capacities)])
-    graph = np.zeros((int(starts[-1]),) * 2, dtype=np.int32)
-    for layer, matrix in enumerate(capacities):
-        below, above, end = starts[layer : layer + 3]
-        graph[above:end, below:above] = np.rint(matrix * UNIT)
-    return csr_array(graph), int(starts[len(capacities)])
-
-
 def value_zeroing(trial: Trial[Any]) -> np.ndarray:
-    """Return value zeroing (S, Tk), multiplied over layers (Mohebbi et al. 2023).
-
-    The distance is one minus the cosine of the states after the block of the layer. Rows are divided by their
-    sums.
-    """
+    """Return value zeroing (S, Tk), multiplied over layers (Mohebbi et al. 2023). The distance is one minus the cosine
+    of the states after the block of the layer. Rows are divided by their sums."""
     own, cross = stacked_layers(trial)
     layers = [zeroing_distances(trial, name) for name in own]
     size = layers[0].shape[-1] if layers else len(trial.embedding)
@@ -250,12 +265,9 @@ def value_zeroing(trial: Trial[Any]) -> np.ndarray:
 
 @torch.no_grad()
 def zeroing_distances(trial: Trial[Any], name: str) -> np.ndarray:
-    """Return, for a layer, the distances (Tq, Tk) of each state when the value of one key is zero, in rows that
-    sum to 1.
-
-    Without a residual connection, the state is the context of the layer. Raises `InputError` if the values of the
-    layer are not known.
-    """
+    """Return, for a layer, the distances (Tq, Tk) of each state when the value of one key is zero, in rows that sum to
+    1. Without a residual connection, the state is the context of the layer. Raises `InputError` if the values of the
+    layer are not known."""
     values = known_values(trial, name)
     contexts = trial.contexts[name].to(values)
     lost = torch.einsum("hqk,hkd->kqhd", trial.records[name].weights[0].to(values), values)

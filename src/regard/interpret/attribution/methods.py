@@ -1,38 +1,42 @@
 """Explanation methods: the table of all methods, and their results on a run or an external model."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
+from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.arguments import public
 from regard.errors import InputError, check_range, unknown_choice
 from regard.interpret import edges
-from regard.interpret.attribution import attention, heads, inputs
-from regard.interpret.attribution.explainers import library_method
+from regard.interpret.attribution import attention, effects
 from regard.interpret.attribution.trial import (
     LEVELS,
+    MOST_ROWS,
     Background,
     Level,
     MethodFunction,
     Trial,
-    head_scores,
+    as_array,
+    change_embedding,
     input_scores,
 )
+from regard.libraries import import_library, library_errors
 from regard.plugins import import_plugin
-from regard.result import Result
+from regard.result import Result, plain_table
 from regard.viz.attention_map import AttentionMap
 from regard.viz.subject import Subject, check_subject
 
-ABNAR = "Abnar and Zuidema 2020"
-LISTED_INPUTS = 5
-"""Inputs of an output step that the table lists."""
-LISTED_EDGES = 20
-"""Edges that the table lists."""
+LISTED_INPUTS = 5  # Inputs of an output step that the table lists
+LISTED_EDGES = 20  # Edges that the table lists
 
 
 @public
@@ -84,7 +88,7 @@ class Attribution(Result):
 
     def _input_table(self) -> Table:
         assert self.inputs is not None
-        table = Table("output", "class", "inputs with the largest scores", box=None, pad_edge=False)
+        table = plain_table(("output", "class", "inputs with the largest scores"))
         names = self.labels or [""] * self.inputs.shape[1]
         for step, target, scores in zip(self.steps, self.target, self.inputs, strict=True):
             order = np.argsort(-scores, kind="stable")[:LISTED_INPUTS]
@@ -95,25 +99,20 @@ class Attribution(Result):
     def _head_table(self) -> Table:
         assert self.heads is not None
         most = max((len(scores) for scores in self.heads.values()), default=0)
-        table = Table("layer", *(f"head {head}" for head in range(most)), box=None, pad_edge=False)
-        for name, scores in self.heads.items():
-            table.add_row(name, *(f"{score:.4g}" for score in scores))
-        return table
+        rows = ((name, *(f"{score:.4g}" for score in scores)) for name, scores in self.heads.items())
+        return plain_table(("layer", *(f"head {head}" for head in range(most))), rows)
 
     def _edge_table(self) -> Table:
-        table = Table("from", "to", "score", box=None, pad_edge=False)
-        ranked = sorted((self.edges or {}).items(), key=lambda item: -item[1])
-        for (sender, receiver), score in ranked[:LISTED_EDGES]:
-            table.add_row(sender, receiver, f"{score:.4g}")
-        return table
+        ranked = sorted((self.edges or {}).items(), key=lambda item: -item[1])[:LISTED_EDGES]
+        rows = ((sender, receiver, f"{score:.4g}") for (sender, receiver), score in ranked)
+        return plain_table(("from", "to", "score"), rows)
 
 
 class Method(NamedTuple):
     """An explanation method, with a function for each of its levels."""
 
     name: str
-    source: str
-    """Paper, or a description."""
+    source: str  # Paper, or a description
     functions: Mapping[Level, MethodFunction]
 
     @property
@@ -122,10 +121,8 @@ class Method(NamedTuple):
 
 
 def oracle(trial: Trial[Any]) -> Any:
-    """Return the known answer: `truth`, or for inputs the relevant inputs of the task.
-
-    Raises `InputError` if the answer is not known.
-    """
+    """Return the known answer: `truth`, or for inputs the relevant inputs of the task. Raises `InputError` if the
+    answer is not known."""
     if trial.truth is not None:
         return trial.truth
     if trial.level == "inputs" and trial.probe.relevant is not None:
@@ -133,129 +130,94 @@ def oracle(trial: Trial[Any]) -> Any:
     raise InputError(f"oracle: the important {trial.level} of {trial.subject.name} are not known; pass truth=")
 
 
-def random_inputs(trial: Trial[Any]) -> np.ndarray:
-    """Return scores (Tq, Tk) that are uniform between 0 and 1."""
-    return torch.rand(len(trial.steps), len(trial.embedding), generator=trial.draws("random")).numpy()
-
-
 def random_heads(trial: Trial[Any]) -> dict[str, np.ndarray]:
-    """Return scores (H,) of each layer that are uniform between 0 and 1."""
     generator = trial.draws("random")
     return {layer.name: torch.rand(layer.heads, generator=generator).numpy() for layer in trial.subject.layers}
 
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method(
-            "attention",
-            "mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019",
-            {"inputs": attention.mean_weights, "heads": attention.confidence},
+SOURCES = {
+    "attention": "mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019",
+    "best_head": "the head of that layer with the most attention on relevant inputs in other inputs",
+    "weighted_values": "Kobayashi et al. 2020, Attention is not only a weight",
+    "output_norm": "norm of what a head adds to the residual stream; Kobayashi et al. 2020",
+    "attention_x_gradient": "Barkan et al. 2021, Grad-SAM, with absolute gradients",
+    "rollout": "Abnar and Zuidema 2020, Quantifying attention flow in transformers",
+    "flow": "Abnar and Zuidema 2020, Quantifying attention flow in transformers",
+    "value_zeroing": "Mohebbi et al. 2023, Quantifying context mixing in transformers",
+    "gradient": "Simonyan et al. 2014, Deep inside convolutional networks; here the norm",
+    "gradient_x_input": "Shrikumar et al. 2016, Not just a black box",
+    "integrated_gradients": "Sundararajan et al. 2017, Axiomatic attribution; baseline zero",
+    "integrated_gradients_mean": "Sundararajan et al. 2017, Axiomatic attribution; baseline: mean of other inputs",
+    "ablation_zero": "Li et al. 2016, Representation erasure; heads: Michel et al. 2019",
+    "ablation_mean": "Wang et al. 2023, Interpretability in the wild",
+    "ablation_resampled": "Chan et al. 2022, Causal scrubbing: resampling ablation",
+    "other_tokens": "mean change over all other tokens at a position",
+    "gate": "Michel et al. 2019, Are sixteen heads really better than one?",
+    "attribution_patching_mean": "Nanda 2023, with the mean of other inputs as the corrupted context",
+    "logit_attribution": "Elhage et al. 2021, A mathematical framework for transformer circuits; norms frozen",
+    "attribution_patching": "Nanda 2023, Attribution patching: activation patching at industrial scale",
+    "edge_patching": "Goldowsky-Dill et al. 2023, Path patching, with one edge as the path",
+    "eap": "Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
+    "eap_ig": "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)",
+    "oracle": "the known answer",
+    "random": "uniform random scores",
+}
+"""Paper, or description, of each method."""
+FUNCTIONS: dict[Level, dict[str, MethodFunction]] = {
+    "inputs": {
+        "attention": lambda trial: attention.last_weights(trial).mean(0),
+        "best_head": attention.best_head,
+        "weighted_values": attention.weighted_values,
+        "attention_x_gradient": attention.weights_times_gradient,
+        "rollout": attention.input_rollout,
+        "flow": attention.flow,
+        "value_zeroing": attention.value_zeroing,
+        "gradient": lambda trial: effects.own_gradients(trial).norm(dim=-1),
+        "gradient_x_input": lambda trial: (effects.own_gradients(trial) * trial.embedding).sum(-1).abs(),
+        "integrated_gradients": lambda trial: effects.integrated_gradients(
+            trial, torch.zeros_like(trial.embedding)
+        ).abs(),
+        "integrated_gradients_mean": lambda trial: effects.integrated_gradients(
+            trial, effects.mean_embedding(trial)
+        ).abs(),
+        "ablation_zero": lambda trial: effects.replace_each(trial, torch.zeros_like(trial.embedding)),
+        "ablation_mean": lambda trial: effects.replace_each(trial, effects.mean_embedding(trial)),
+        "ablation_resampled": lambda trial: effects.token_changes(trial, effects.resampled_tokens(trial)),
+        "other_tokens": lambda trial: effects.token_changes(trial, effects.other_tokens(trial)),
+        "oracle": oracle,
+        "random": lambda trial: torch.rand(len(trial.steps), len(trial.embedding), generator=trial.draws("random")),
+    },
+    "heads": {
+        "attention": attention.confidence,
+        "weighted_values": attention.weighted_confidence,
+        "output_norm": attention.output_norms,
+        "ablation_zero": lambda trial: effects.replace_heads(trial, lambda name, own: torch.zeros_like(own)[None]),
+        "ablation_mean": lambda trial: effects.replace_heads(
+            trial, lambda name, own: trial.background.mean_contexts(name, len(own))[None]
         ),
-        Method(
-            "best_head",
-            "the head of that layer with the most attention on relevant inputs in other inputs",
-            {"inputs": attention.best_head},
-        ),
-        Method(
-            "weighted_values",
-            "Kobayashi et al. 2020, Attention is not only a weight",
-            {"inputs": attention.weighted_values, "heads": attention.weighted_confidence},
-        ),
-        Method(
-            "output_norm",
-            "norm of what a head adds to the residual stream; Kobayashi et al. 2020",
-            {"heads": attention.output_norms},
-        ),
-        Method(
-            "attention_x_gradient",
-            "Barkan et al. 2021, Grad-SAM, with absolute gradients",
-            {"inputs": attention.weights_times_gradient},
-        ),
-        Method("rollout", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.rollout}),
-        Method("flow", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.flow}),
-        Method(
-            "value_zeroing",
-            "Mohebbi et al. 2023, Quantifying context mixing in transformers",
-            {"inputs": attention.value_zeroing},
-        ),
-        Method(
-            "gradient",
-            "Simonyan et al. 2014, Deep inside convolutional networks; here the norm",
-            {"inputs": inputs.gradient_norm},
-        ),
-        Method(
-            "gradient_x_input",
-            "Shrikumar et al. 2016, Not just a black box",
-            {"inputs": inputs.gradient_times_input},
-        ),
-        Method(
-            "integrated_gradients",
-            "Sundararajan et al. 2017, Axiomatic attribution; baseline zero",
-            {"inputs": inputs.integrated_from_zero},
-        ),
-        Method(
-            "integrated_gradients_mean",
-            "Sundararajan et al. 2017, Axiomatic attribution; baseline: mean of other inputs",
-            {"inputs": inputs.integrated_from_mean},
-        ),
-        Method(
-            "ablation_zero",
-            "Li et al. 2016, Representation erasure; heads: Michel et al. 2019",
-            {"inputs": inputs.zero_inputs, "heads": heads.zero_heads},
-        ),
-        Method(
-            "ablation_mean",
-            "Wang et al. 2023, Interpretability in the wild",
-            {"inputs": inputs.mean_inputs, "heads": heads.mean_heads},
-        ),
-        Method(
-            "ablation_resampled",
-            "Chan et al. 2022, Causal scrubbing: resampling ablation",
-            {"inputs": inputs.resampled_inputs, "heads": heads.resampled_heads},
-        ),
-        Method("other_tokens", "mean change over all other tokens at a position", {"inputs": inputs.all_others}),
-        Method("gate", "Michel et al. 2019, Are sixteen heads really better than one?", {"heads": heads.gate}),
-        Method(
-            "attribution_patching_mean",
-            "Nanda 2023, with the mean of other inputs as the corrupted context",
-            {"heads": heads.mean_patching},
-        ),
-        Method(
-            "logit_attribution",
-            "Elhage et al. 2021, A mathematical framework for transformer circuits; norms frozen",
-            {"heads": heads.direct_parts},
-        ),
-        Method(
-            "attribution_patching",
-            "Nanda 2023, Attribution patching: activation patching at industrial scale",
-            {"heads": edges.attribution_patching},
-        ),
-        Method(
-            "edge_patching",
-            "Goldowsky-Dill et al. 2023, Path patching, with one edge as the path",
-            {"edges": edges.patched_edges},
-        ),
-        Method(
-            "eap",
-            "Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
-            {"edges": edges.eap},
-        ),
-        Method("eap_ig", "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)", {"edges": edges.eap_ig}),
-        Method("oracle", "the known answer", dict.fromkeys(LEVELS, oracle)),
-        Method(
-            "random",
-            "uniform random scores",
-            {"inputs": random_inputs, "heads": random_heads, "edges": edges.random_edges},
-        ),
-    )
+        "ablation_resampled": effects.resampled_heads,
+        "gate": lambda trial: effects.first_order(trial, {name: -own for name, own in trial.contexts.items()}),
+        "attribution_patching_mean": effects.mean_patching,
+        "logit_attribution": effects.direct_parts,
+        "attribution_patching": edges.attribution_patching,
+        "oracle": oracle,
+        "random": random_heads,
+    },
+    "edges": {
+        "edge_patching": edges.patched_edges,
+        "eap": edges.eap,
+        "eap_ig": edges.eap_ig,
+        "oracle": oracle,
+        "random": edges.random_edges,
+    },
+}
+METHODS = {
+    name: Method(name, source, {level: known[name] for level, known in FUNCTIONS.items() if name in known})
+    for name, source in SOURCES.items()
 }
 """By name: all explanation methods."""
-
-
 DEFAULT_METHOD = "ablation_mean"
-HEAD_INPUTS = 20
-"""Unseen inputs over which scores of heads and edges are averaged by default."""
+HEAD_INPUTS = 20  # Unseen inputs over which scores of heads and edges are averaged by default
 
 
 @public
@@ -316,10 +278,8 @@ def attribute(
 
 
 def find_method(method: str | MethodFunction, level: Level) -> Method:
-    """Return a method of the table, or a user's function as a method of one level.
-
-    Raises `InputError` for an unknown name, or a method without this level.
-    """
+    """Return a method of the table, or a user's function as a method of one level. Raises `InputError` for an unknown
+    name, or a method without this level."""
     if level not in LEVELS:
         raise unknown_choice("level", str(level), LEVELS)
     if isinstance(method, str) and (known := known_method(method)):
@@ -333,10 +293,8 @@ def find_method(method: str | MethodFunction, level: Level) -> Method:
 
 
 def known_method(name: str) -> Method | None:
-    """Return a method of the table, of captum or of Inseq; None for `module:function`.
-
-    Raises `InputError` for an unknown name, or if the library is not installed.
-    """
+    """Return a method of the table, of captum or of Inseq; None for `module:function`. Raises `InputError` for an
+    unknown name, or if the library is not installed."""
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:
@@ -348,17 +306,19 @@ def known_method(name: str) -> Method | None:
 def run_method(function: MethodFunction, trial: Trial[Any]) -> Any:
     """Return the checked scores of a trial: an array for inputs, otherwise a dictionary."""
     scores = function(trial)
-    if trial.level == "inputs":
-        return input_scores(trial, scores)
-    return head_scores(trial, scores) if trial.level == "heads" else dict(scores)
+    if trial.level != "heads":
+        return input_scores(trial, scores) if trial.level == "inputs" else dict(scores)
+    if not isinstance(scores, Mapping):
+        raise InputError(f"the method returned {type(scores).__name__}: expected scores of heads by layer")
+    heads = {name: as_array(values) for name, values in scores.items()}
+    for layer in trial.subject.layers:
+        if layer.name in heads and (shape := heads[layer.name].shape) != (layer.heads,):
+            raise InputError(f"the method returned {shape} for {layer.name}: expected ({layer.heads},), its heads")
+    return heads
 
 
 def average(scores: Sequence[dict[Any, Any]]) -> dict[Any, Any]:
-    """Return the mean of dictionaries with equal keys.
-
-    >>> average([{"a": 1.0}, {"a": 3.0}])
-    {'a': 2.0}
-    """
+    """Return the mean of dictionaries with equal keys."""
     means = {name: np.mean([trial[name] for trial in scores], axis=0) for name in scores[0]}
     return {name: mean if isinstance(mean, np.ndarray) else float(mean) for name, mean in means.items()}
 
@@ -380,3 +340,155 @@ def _labels(shown: AttentionMap, trial: Trial[Any]) -> list[str]:
     order = sorted(shown.layers.values(), key=lambda layer: layer.kind == "decoder")
     labels = (layer.key_labels for layer in order if len(layer.key_labels) >= len(trial.embedding))
     return next((list(names[trial.own_keys(len(names))]) for names in labels), [])
+
+
+# Methods of captum (Kokhlikyan et al. 2020) and Inseq (Sarti et al. 2023) as methods of a trial.
+#
+#     captum:IntegratedGradients               a class of `captum.attr`, for every model with an embedding
+#     inseq:sequential_integrated_gradients    a method of Inseq, for language models of transformers
+#
+# The explained value is that of the trial. The scores of an input are absolute sums over its embedding, for gradients
+# alone their norm. Inseq itself prints norms. Random draws depend on the seed of the trial.
+
+CAPTUM = (
+    "FeatureAblation",
+    "GradientShap",
+    "InputXGradient",
+    "IntegratedGradients",
+    "Occlusion",
+    "Saliency",
+    "ShapleyValueSampling",
+)
+"""Classes of `captum.attr` that need a function only. Left out are those that change activation modules (a model
+that calls functions would silently get other scores), and those that need scikit-learn."""
+INSEQ = (
+    "gradient_shap",
+    "input_x_gradient",
+    "integrated_gradients",
+    "occlusion",
+    "saliency",
+    "sequential_integrated_gradients",
+)
+"""Methods of Inseq that explain one token at a time and need no other package."""
+INSTALL_INSEQ = "pip install 'regard[explainers,hub]' && pip install --no-deps inseq jaxtyping treescope wadler-lindig"
+"""Inseq requires typeguard<=2.13.3, which it does not import, and which tyro does not accept."""
+SUMS = "Scores are absolute sums over the embedding (saliency: norms); Inseq itself prints norms."
+TOLERANCE = 1e-3  # Largest accepted difference between the log-probabilities of the model and of Inseq
+
+
+def library_method(method: str) -> MethodFunction | None:
+    """Return the function of `captum:NAME` or `inseq:NAME`, or None for another form. Raises `InputError` for an
+    unknown name, or without the library."""
+    library, _, name = method.partition(":")
+    if library not in ("captum", "inseq"):
+        return None
+    names = CAPTUM if library == "captum" else INSEQ
+    if name not in names:
+        raise unknown_choice(f"method of {library}", name, names)
+    install = INSTALL_INSEQ if library == "inseq" else ""
+    captum = import_library("captum.attr", f"method {method}", "explainers", install=install)
+    if library == "captum":
+        return partial(_run_captum, captum, name)
+    inseq = import_library("inseq", f"method {method}", "explainers", install=install)
+    return partial(_run_inseq, inseq, name)
+
+
+@contextmanager
+def _calling(library: str, name: str, trial: Trial[Any]) -> Iterator[None]:
+    """Set the seed and compute gradients in the block, and convert errors of the library to one line."""
+    cuda = [trial.embedding.device] if trial.embedding.is_cuda else []
+    with (
+        library_errors(library, f"{name} of {trial.subject.name} fails", "choose another method"),
+        torch.enable_grad(),
+        torch.backends.cudnn.flags(enabled=False),
+        torch.random.fork_rng(cuda),
+    ):
+        torch.manual_seed(trial.seed)
+        yield
+
+
+def _run_captum(captum: Any, name: str, trial: Trial[Any]) -> Tensor:
+    """Return the scores (S, Tk) of a class of captum; zero vectors are the baseline."""
+    method, embedding = getattr(captum, name), trial.embedding
+    keys, width = embedding.shape
+    options = {
+        "baselines": torch.zeros_like(embedding).unsqueeze(0),
+        "feature_mask": torch.arange(keys, device=embedding.device).view(1, -1, 1).repeat(1, 1, width),
+        "internal_batch_size": MOST_ROWS,
+        "sliding_window_shapes": (1, width),
+    }
+    accepted = options.keys() & inspect.signature(method.attribute).parameters
+
+    def values(embeddings: Tensor) -> Tensor:
+        with change_embedding(trial.probe.embedding, embeddings.to):
+            return trial.values(trial.probe.run(len(embeddings)))
+
+    steps = torch.arange(len(trial.steps), device=embedding.device)
+    with _calling("captum", name, trial):
+        scores: Tensor = method(values).attribute(
+            embedding.repeat(len(steps), 1, 1).requires_grad_(),
+            target=steps,
+            **{option: options[option] for option in accepted},
+        )
+    if accepted & {"feature_mask", "sliding_window_shapes"}:
+        return scores[..., 0].abs().detach()  # the same score at each place of the embedding
+    return _sum_over_width(scores, name)
+
+
+def _sum_over_width(scores: Tensor, name: str) -> Tensor:
+    joined = scores.norm(dim=-1) if name.lower() == "saliency" else scores.sum(-1).abs()
+    return joined.detach()
+
+
+def _run_inseq(inseq: Any, name: str, trial: Trial[Any]) -> Tensor:
+    """Return the scores (S, Tk) of a method of Inseq; the baseline is the unknown token, as in Inseq. Raises
+    `InputError` for models other than language models of transformers, and if Inseq computes other log-probabilities
+    than the model."""
+    subject: Any = trial.subject
+    tokenizer, source = getattr(subject, "tokenizer", None), trial.probe.tokens
+    if tokenizer is None or source is None or not getattr(subject.model, "can_generate", lambda: False)():
+        raise InputError(f"{subject.name} is not a language model of transformers: choose a method of captum")
+    source = source.unsqueeze(0)
+    answer = trial.input.arguments.get("decoder_input_ids", source)
+    before = [(settings, dict(vars(settings))) for settings in (subject.model.config, tokenizer)]
+    try:
+        with _calling("Inseq", name, trial):
+            model = inseq.load_model(subject.model, name, tokenizer=tokenizer, device=str(source.device))
+            rows = [
+                _explain_step(model, source, answer[:, : step + 1], trial.classes[step], float(value))
+                for step, value in zip(trial.steps, trial.clean, strict=True)
+            ]
+    finally:
+        for settings, values in before:  # Inseq sets the token for padding
+            vars(settings).update(values)
+    if rows[0].dim() == 2:
+        trial.remarks.append(SUMS)
+    joined = [row.abs() if row.dim() == 1 else _sum_over_width(row, name) for row in rows]
+    return torch.stack([pad(row.to(torch.float32), (0, source.shape[1] - len(row))) for row in joined])
+
+
+def _explain_step(model: Any, source: Tensor, prefix: Tensor, target: Tensor, value: float) -> Tensor:
+    """Return the scores (T,) or (T, D) of the source, or of the prefix of a decoder-only model, for the next token."""
+    data = import_library("inseq.data", "a method of Inseq", "explainers", install=INSTALL_INSEQ)
+
+    def encode(tokens: Tensor) -> Any:
+        baseline = torch.full_like(tokens, model.tokenizer.unk_token_id)
+        return data.BatchEncoding(tokens, torch.ones_like(tokens), tokens.tolist(), baseline)
+
+    encoded = (encode(source), encode(prefix)) if model.is_encoder_decoder else encode(prefix)
+    batch = model.formatter.prepare_inputs_for_attribution(model, encoded)
+    with torch.no_grad():
+        theirs = float(model.get_forward_output(batch).logits[0, -1].log_softmax(-1)[target])
+    if abs(theirs - value) > TOLERANCE:
+        raise InputError(
+            f"Inseq computes a log-probability of {theirs:.3f}, the model {value:.3f}: choose a method of captum"
+        )
+    result = model.attribution_method.filtered_attribute_step(
+        batch,
+        target_ids=target.view(1, 1),
+        attributed_fn=model.get_attributed_fn("probability"),
+        attributed_fn_args={"logprob": True},
+        attribution_args={},  # Inseq's default is one dictionary, which its methods change
+    )
+    scores: Tensor = result.source_attributions if model.is_encoder_decoder else result.target_attributions
+    return scores[0].detach().to(source.device)

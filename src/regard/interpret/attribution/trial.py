@@ -37,12 +37,10 @@ from regard.viz.subject import Input, ProbeInput, Subject
 Level = Literal["inputs", "heads", "edges"]
 """What a method scores: inputs for each output step, heads, or edges between components."""
 LEVELS: tuple[Level, ...] = get_args(Level)
-MOST_ROWS = 256
-"""Largest number of changed inputs in one forward pass."""
+MOST_ROWS = 256  # Largest number of changed inputs in one forward pass
 RESAMPLES = 5
 """Other inputs whose tokens or contexts replace those of the explained input, over which changes are averaged."""
-SAMPLES = 50
-"""Other inputs for means. With 100, the AUROC of ablation to the mean on Signal is the same to 0.01."""
+SAMPLES = 50  # Other inputs for means. With 100, the AUROC of ablation to the mean on Signal is the same to 0.01.
 
 
 class Background(Generic[Input]):
@@ -52,16 +50,10 @@ class Background(Generic[Input]):
     """
 
     def __init__(
-        self,
-        subject: Subject[Input],
-        inputs: Sequence[Input] | None = None,
-        *,
-        samples: int = SAMPLES,
-        seed: int = 0,
+        self, subject: Subject[Input], inputs: Sequence[Input] | None = None, *, samples: int = SAMPLES, seed: int = 0
     ) -> None:
         self.subject, self._inputs, self.samples, self.seed = subject, inputs, samples, seed
-        self.cache: dict[str, Any] = {}
-        """What methods compute once for all trials."""
+        self.cache: dict[str, Any] = {}  # What methods compute once for all trials
 
     @cached_property
     def components(self) -> Components:
@@ -107,11 +99,7 @@ class Background(Generic[Input]):
 
 def position_means(sequences: Sequence[Tensor], length: int) -> Tensor:
     """Return the mean (length, ...) of sequences (T, ...) at each position; the mean over all positions where no
-    sequence has the position.
-
-    >>> position_means([torch.tensor([1.0, 5.0]), torch.tensor([3.0])], 3).tolist()
-    [2.0, 5.0, 3.0]
-    """
+    sequence has the position."""
     means = torch.cat(list(sequences)).mean(0).expand(length, *sequences[0].shape[1:]).clone()
     for position in range(min(length, max(map(len, sequences)))):
         means[position] = torch.stack([rows[position] for rows in sequences if len(rows) > position]).mean(0)
@@ -128,11 +116,9 @@ def resize(rows: Tensor, length: int, generator: torch.Generator) -> Tensor:
 
 @contextmanager
 def change_embedding(embedding: nn.Module, change: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Change the first output of `embedding` in the block, as (N, Tk, D); later calls, by a decoder that shares
-    the embedding, are not changed.
-
-    The steps of (N, D, height, width), as of an image, are its places, and those of (N, Tk) are its numbers.
-    """
+    """Change the first output of `embedding` in the block, as (N, Tk, D); later calls, by a decoder that shares the
+    embedding, are not changed. The steps of (N, D, height, width), as of an image, are its places, and those of (N, Tk)
+    are its numbers."""
     calls = 0
 
     def hook(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
@@ -166,10 +152,8 @@ def read_pass(probe: ProbeInput) -> tuple[Tensor, list[Tensor]]:
 
 @torch.no_grad()
 def read_contexts(components: Components, probe: ProbeInput) -> dict[str, Tensor]:
-    """Return the contexts (T, H, Dv) of each layer for an input.
-
-    T is the number of queries of all calls: a recurrent decoder calls its layer once for each step.
-    """
+    """Return the contexts (T, H, Dv) of each layer for an input. T is the number of queries of all calls: a recurrent
+    decoder calls its layer once for each step."""
     calls: dict[str, list[Tensor]] = {}
 
     def keep(name: str, contexts: Tensor) -> Tensor:
@@ -196,22 +180,17 @@ class Trial(Generic[Input]):
     """
 
     subject: Subject[Input]
-    input: Input
-    """In the form of `Subject.prepare`."""
+    input: Input  # In the form of `Subject.prepare`
     level: Level = "inputs"
-    step: int | None = None
-    """The explained output step; None: every step of the answer."""
-    label: int | None = None
-    """The explained class; None: the class that the model predicts."""
+    step: int | None = None  # The explained output step; None: every step of the answer
+    label: int | None = None  # The explained class; None: the class that the model predicts
     seed: int = 0
-    truth: Any = None
-    """The known answer, for the oracle: an array, or a dictionary, in the form that methods return."""
+    truth: Any = None  # The known answer, for the oracle: an array, or a dictionary, in the form that methods return
     background: Background[Input] = None  # type: ignore[assignment]
     """Other inputs, shared by all trials of a subject; by default unseen inputs of the subject."""
     remarks: list[str] = field(default_factory=list)
     """Sentences that a method adds on what its scores leave out or approximate."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Layers that a method leaves out, with the reason."""
+    left_out: dict[str, str] = field(default_factory=dict)  # Layers that a method leaves out, with the reason
     clean_pass: tuple[Tensor, list[Tensor]] | None = None
     """What `read_pass` returns for the input, if it was computed before, in a batch."""
 
@@ -225,8 +204,7 @@ class Trial(Generic[Input]):
         self.probe: ProbeInput = probe.loss if by_loss and probe.loss is not None else probe
         # Computed at once, so that no method computes them while the model is changed.
         logits, self._embeddings = read_pass(self.probe) if self.clean_pass is None else self.clean_pass
-        self.logits: Tensor = logits.float()
-        """(Tq, C), of the unchanged model."""
+        self.logits: Tensor = logits.float()  # (Tq, C), of the unchanged model
 
     @property
     def components(self) -> Components:
@@ -286,10 +264,8 @@ class Trial(Generic[Input]):
         return read_values(self.subject.model, lambda: self.probe.run(1))
 
     def own_keys(self, keys: int) -> slice:
-        """Return the keys of a layer that are the steps of the input; a class token is an additional key.
-
-        Raises `InputError` for a layer with fewer keys, such as those of a window.
-        """
+        """Return the keys of a layer that are the steps of the input; a class token is an additional key. Raises
+        `InputError` for a layer with fewer keys, such as those of a window."""
         count = len(self.embedding)
         if keys < count:
             raise InputError(
@@ -343,11 +319,10 @@ class Trial(Generic[Input]):
 
 
 MethodFunction = Callable[[Trial[Any]], Any]
-"""Returns the scores of a trial: (Tq, Tk) for inputs, by layer (H,) for heads, by sender and receiver for
-edges."""
+"""Returns the scores of a trial: (Tq, Tk) for inputs, by layer (H,) for heads, by sender and receiver for edges."""
 
 
-def _as_array(scores: Any) -> np.ndarray:
+def as_array(scores: Any) -> np.ndarray:
     try:
         return np.asarray(scores.detach().cpu() if isinstance(scores, Tensor) else scores, dtype=np.float64)
     except (TypeError, ValueError):
@@ -356,21 +331,8 @@ def _as_array(scores: Any) -> np.ndarray:
 
 def input_scores(trial: Trial[Any], scores: Any) -> np.ndarray:
     """Return scores of inputs as an array (S, Tk); raises `InputError` for another shape."""
-    array = _as_array(scores)
+    array = as_array(scores)
     expected = len(trial.steps), len(trial.embedding)
     if array.shape != expected:
         raise InputError(f"the method returned {array.shape}: expected {expected}, output steps by inputs")
     return array
-
-
-def head_scores(trial: Trial[Any], scores: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return scores of heads as arrays (H,) by layer; raises `InputError` for another shape."""
-    if not isinstance(scores, Mapping):
-        raise InputError(f"the method returned {type(scores).__name__}: expected scores of heads by layer")
-    heads = {name: _as_array(values) for name, values in scores.items()}
-    for layer in trial.subject.layers:
-        if layer.name in heads and heads[layer.name].shape != (layer.heads,):
-            raise InputError(
-                f"the method returned {heads[layer.name].shape} for {layer.name}: expected ({layer.heads},), its heads"
-            )
-    return heads

@@ -1,4 +1,4 @@
-"""SentencePiece vocabularies, compared with the library and with Hugging Face's Marian tokenizer."""
+"""Tokenizers of imported models: SentencePiece, compared with the library and with Hugging Face's Marian tokenizer."""
 
 import json
 from functools import cache
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
+from regard.data.imported_tokenizers import ImportedTokenizer, SentencePieceVocabulary
 from regard.data.prepare import read_vocabularies
-from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.vocabulary import BLANK, BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from tests.german import sentences
@@ -18,19 +19,7 @@ from tests.marian import pieces_of, vocabulary_of
 sentencepiece = pytest.importorskip("sentencepiece")
 SPECIAL = ("</s>", "<unk>", "<pad>")
 ODD = [
-    *(
-        "",
-        "  ",
-        " a ",
-        "\t",
-        "</s> <pad> <unk>",
-        "☃ Schneemann",
-        "a\u0301 é",
-        "😀😁 x",
-        "日本語",
-        "x\x00y",
-        "ﬁ ½ ㎏",
-    ),
+    *("", "  ", " a ", "\t", "</s> <pad> <unk>", "☃ Schneemann", "a\u0301 é", "😀😁 x", "日本語", "x\x00y", "ﬁ ½ ㎏"),
     *("a\u00a0b", "\u200b", "▁", "▁▁ a", "�", "\n a\nb", "Ä" * 300),
     *(">>en<< Hund", ">>xx<< Hund", ">>en Hund", "a >>en<<", ">><<", ">>", "<<>>"),
 ]
@@ -120,3 +109,13 @@ def test_a_damaged_vocabulary_is_refused(found: SentencePieceVocabulary, change:
     text = json.dumps(stored, separators=(",", ":"))
     with pytest.raises(InputError, match=f"^tokenizer is damaged: {message}.*; restore the model from a copy"):
         read_vocabularies(text, text)
+
+
+def test_a_tokenizer_without_an_unknown_token_encodes_its_own_words() -> None:
+    """The export of a task with letters has such a tokenizer."""
+    tokenizer = Tokenizer(models.WordLevel({"B": 0, "C": 1}))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    imported = ImportedTokenizer(tokenizer, size=2)
+    assert imported.prefix == [] and imported.encode("C B") == [1, 0]
+    with pytest.raises(InputError, match="tokenizers"):
+        imported.encode("A")

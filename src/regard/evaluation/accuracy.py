@@ -1,32 +1,73 @@
-"""Loss and accuracy of a language model's outputs, and its attention on relevant inputs."""
+"""Exact match: the fraction of samples whose outputs are all correct; and the loss and accuracy of a language model's
+outputs, with its attention on relevant inputs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.interventions import record_own
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
-from regard.models.base import LanguageModel
-from regard.tasks.batch import TokenBatch
+from regard.fast.onednn import OneDNNMode
+from regard.models.base import AnswerModel, LanguageModel
+from regard.tasks.base import Task
+from regard.tasks.batch import Batch, TokenBatch
 from regard.tasks.tokens import TokenTask
-from regard.training.objective import CLOSE
+from regard.training.objective import CLOSE, exact
+
+CHUNK = 1000  # Number of samples in a batch
 
 
-@dataclass(frozen=True, kw_only=True)
+def fresh_batches(
+    task: Task,
+    samples: int,
+    generator: torch.Generator,
+    *,
+    sample_len: int | None = None,
+    vary_len: bool = False,
+    signal: str | None = None,
+) -> Iterator[Batch]:
+    """Yield `samples` samples in batches of at most `CHUNK`; other arguments as in `Task.sample`.
+
+    >>> from regard.tasks.counting import Counting
+    >>> batches = fresh_batches(Counting(), 1500, torch.Generator())
+    >>> [len(batch.inputs) for batch in batches]
+    [1000, 500]
+    """
+    for done in range(0, samples, CHUNK):
+        size = min(CHUNK, samples - done)
+        yield task.sample(size, generator, sample_len=sample_len, vary_len=vary_len, signal=signal)
+
+
+@torch.inference_mode()
+def exact_match(model: AnswerModel, batches: Iterator[Batch]) -> float:
+    """Return the fraction of samples (0 to 1) that `model` answers without an error.
+
+    >>> from regard.models.query import QueryModel, QueryModelConfig
+    >>> from regard.tasks.counting import Counting
+    >>> task = Counting()
+    >>> model = QueryModel(QueryModelConfig(), **task.sizes)
+    >>> 0 <= exact_match(model, fresh_batches(task, 10, torch.Generator())) <= 1
+    True
+    """
+    model.eval()
+    with OneDNNMode():
+        right = torch.cat([exact(model(inputs, mask), targets) for inputs, targets, mask in batches])
+    return right.double().mean().item()
+
+
+@dataclass(frozen=True)
 class TokenFigures:
     """Measurements over all outputs of some sequences."""
 
     outputs: int
-    exact_match: float
-    """Fraction (0 to 1) of correct outputs. A real output is correct within 0.1 of its target."""
+    exact_match: float  # Fraction (0 to 1) of correct outputs. A real output is correct within 0.1 of its target
     loss: float  # Mean cross-entropy in nats, or half the squared error of real outputs
     relevance: dict[str, list[float]] = field(default_factory=dict)
     """By layer, for each head: mean attention (0 to 1) on the inputs on which the output depends."""
-    uniform: float | None = None
-    """Attention (0 to 1) on these inputs if the attention to all inputs so far is uniform."""
+    uniform: float | None = None  # Attention (0 to 1) on these inputs if the attention to all inputs so far is uniform
 
 
 @torch.inference_mode()
@@ -57,19 +98,14 @@ def measure_tokens(
         for name, record in records.items():
             shares = (record.weights * relevant.unsqueeze(1)).sum(-1).transpose(1, 2)[rows]
             mass[short_name(name)] = mass.get(short_name(name), 0) + shares.double().sum(0).cpu()
-    return TokenFigures(
-        outputs=outputs,
-        exact_match=right / max(outputs, 1),
-        loss=loss / max(outputs, 1),
-        relevance={name: (sums / max(counted, 1)).tolist() for name, sums in mass.items()},
-        uniform=even / counted if counted else None,
-    )
+    by_layer = {name: (sums / max(counted, 1)).tolist() for name, sums in mass.items()}
+    uniform = even / counted if counted else None
+    return TokenFigures(outputs, right / max(outputs, 1), loss / max(outputs, 1), by_layer, uniform)
 
 
 @torch.inference_mode()
 def next_token_losses(model: LanguageModel, inputs: Tensor, targets: Tensor) -> Tensor:
-    """Return (B, 2) float64 on the CPU: the total loss of the outputs of each input, and the number of
-    outputs."""
+    """Return (B, 2) float64 on the CPU: the total loss of the outputs of each input, and the number of outputs."""
     model.eval()
     device = next(model.parameters()).device
     batch = TokenBatch(inputs, targets, None).to(device)

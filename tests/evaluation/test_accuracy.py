@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.evaluation.exact_match import exact_match, fresh_batches
+from regard.evaluation.accuracy import exact_match, fresh_batches
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.counting import Counting
 from regard.training.objective import exact
