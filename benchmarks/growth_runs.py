@@ -13,8 +13,7 @@ import regard
 from regard.external.comparison import ModelComparison
 from regard.interpret.roles import HeadRole, HeadRoles
 from regard.runs.seeds import timeline
-from regard.sweep.backends import Local
-from regard.sweep.comparison import Comparison, folder_name, make_variants, measure_grid
+from regard.sweep.comparison import Comparison, compare, folder_name, make_variants
 from regard.sweep.job import MEASURED, Measured, _compared, make_job
 from regard.training.config import make_config
 from regard.training.run_folder import RunFolder
@@ -105,7 +104,8 @@ def read_grid(variants: bool, trainings: int, folder: Path) -> Work:
     """Return what `regard compare` does before and after its trainings: it checks and reads all measurements."""
     grid = make_grid(trainings, folder, variants=variants)
     seeds = len(next(iter(grid.measured.values())))
-    return lambda: measure_grid("counting", grid.variants, seeds, grid.folder, FLAGS, on=Local(), progress=False)
+    rates = [variant.varied["lr"] for variant in grid.variants]
+    return lambda: compare("counting", {"lr": rates}, seeds=seeds, savepath=folder, progress=False, **FLAGS)
 
 
 def grid_tables(variants: bool, trainings: int, folder: Path) -> Work:

@@ -76,7 +76,7 @@ def test_commands_of_a_page_work(
             argv += ["--steps", "49" if "--snapshots" in argv else "2"]
         if argv[0] == "train" and argv[1] == "translation":
             continue  # tested separately below
-        if argv[0] in ("test", "examine"):
+        if argv[0] in ("test", "examine", "timeline"):
             argv += ["--samples", "5"]
         if argv[0] == "compare":
             argv = [word.split(",")[0] for word in argv]  # one value per flag

@@ -137,10 +137,3 @@ def test_every_requirement_is_pinned_within_its_range() -> None:
     wanted = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
     for each in map(Requirement, wanted):
         assert each.specifier.contains(pins[canonicalize_name(each.name)], prereleases=True), str(each)
-
-
-def test_every_requirement_has_a_line_of_justification() -> None:
-    page = (ROOT / "docs/dev/dependencies.md").read_text(encoding="utf-8")
-    wanted = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
-    missing = {each.name for each in map(Requirement, wanted) if not re.search(rf"\b{each.name}\b", page)}
-    assert missing == set()

@@ -12,94 +12,62 @@ from pathlib import Path
 
 Words = list[str]
 VALID = 100  # Number of validation pairs
-ENGLISH = {
-    "adjectives": ["big", "small", "red", "white", "old", "young"],
-    "nouns": [
-        "dog",
-        "cat",
-        "man",
-        "woman",
-        "child",
-        "bird",
-        "horse",
-        "teacher",
-        "girl",
-        "student",
-        "doctor",
-        "friend",
-    ],
-    "places": ["park", "school", "kitchen", "street", "garden", "forest"],
-    "verbs": ["sees", "likes", "finds", "calls", "follows", "draws"],
-}
+KINDS = ("adjectives", "nouns", "places", "verbs")
+
+
+def _lexicon(*rows: str) -> dict[str, Words]:
+    return {kind: row.split() for kind, row in zip(KINDS, rows, strict=True)}
+
+
+ENGLISH = _lexicon(
+    "big small red white old young",
+    "dog cat man woman child bird horse teacher girl student doctor friend",
+    "park school kitchen street garden forest",
+    "sees likes finds calls follows draws",
+)
 LEXICA = {
-    "chinese": {
-        "adjectives": ["大", "小", "红色的", "白色的", "老", "年轻的"],
-        "nouns": ["狗", "猫", "男人", "女人", "孩子", "鸟", "马", "老师", "女孩", "学生", "医生", "朋友"],
-        "places": ["公园", "学校", "厨房", "街上", "花园", "森林"],
-        "verbs": ["看见", "喜欢", "找到", "叫", "跟着", "画"],
-    },
-    "japanese": {
-        "adjectives": ["大きい", "小さい", "赤い", "白い", "古い", "若い"],
-        "nouns": [
-            "犬",
-            "猫",
-            "男の人",
-            "女の人",
-            "子ども",
-            "鳥",
-            "馬",
-            "先生",
-            "女の子",
-            "学生",
-            "医者",
-            "友だち",
-        ],
-        "places": ["公園", "学校", "台所", "通り", "庭", "森"],
-        "verbs": ["見る", "好む", "見つける", "呼ぶ", "追う", "描く"],
-    },
-    "korean": {
-        "adjectives": ["큰", "작은", "빨간", "하얀", "늙은", "젊은"],
-        "nouns": ["개", "고양이", "남자", "여자", "아이", "새", "말", "선생님", "소녀", "학생", "의사", "친구"],
-        "places": ["공원에서", "학교에서", "부엌에서", "거리에서", "정원에서", "숲에서"],
-        "verbs": ["본다", "좋아한다", "찾는다", "부른다", "따라간다", "그린다"],
-    },
-    "thai": {
-        "adjectives": ["ใหญ่", "เล็ก", "สีแดง", "สีขาว", "แก่", "หนุ่ม"],
-        "nouns": ["หมา", "แมว", "ผู้ชาย", "ผู้หญิง", "เด็ก", "นก", "ม้า", "ครู", "เด็กผู้หญิง", "นักเรียน", "หมอ", "เพื่อน"],
-        "places": ["สวนสาธารณะ", "โรงเรียน", "ห้องครัว", "ถนน", "สวน", "ป่า"],
-        "verbs": ["เห็น", "ชอบ", "พบ", "เรียก", "ตาม", "วาด"],
-    },
-    "khmer": {
-        "adjectives": ["ធំ", "តូច", "ក្រហម", "ស", "ចាស់", "ក្មេង"],
-        "nouns": ["ឆ្កែ", "ឆ្មា", "បុរស", "ស្ត្រី", "កូន", "បក្សី", "សេះ", "គ្រូ", "ក្មេងស្រី", "សិស្ស", "វេជ្ជបណ្ឌិត", "មិត្តភក្តិ"],
-        "places": ["ឧទ្យាន", "សាលារៀន", "ផ្ទះបាយ", "ផ្លូវ", "សួនច្បារ", "ព្រៃ"],
-        "verbs": ["ឃើញ", "ចូលចិត្ត", "រកឃើញ", "ហៅ", "តាម", "គូរ"],
-    },
-    "lao": {
-        "adjectives": ["ໃຫຍ່", "ນ້ອຍ", "ສີແດງ", "ສີຂາວ", "ເຖົ້າ", "ໜຸ່ມ"],
-        "nouns": ["ໝາ", "ແມວ", "ຜູ້ຊາຍ", "ຜູ້ຍິງ", "ເດັກ", "ນົກ", "ມ້າ", "ຄູ", "ເດັກຍິງ", "ນັກຮຽນ", "ໝໍ", "ໝູ່"],
-        "places": ["ສວນສາທາລະນະ", "ໂຮງຮຽນ", "ເຮືອນຄົວ", "ຖະໜົນ", "ສວນ", "ປ່າ"],
-        "verbs": ["ເຫັນ", "ມັກ", "ພົບ", "ເອີ້ນ", "ຕາມ", "ແຕ້ມ"],
-    },
-    "german": {
-        "adjectives": ["große", "kleine", "rote", "weiße", "alte", "junge"],
-        "nouns": [
-            "Hund",
-            "Katze",
-            "Mann",
-            "Frau",
-            "Kind",
-            "Vogel",
-            "Pferd",
-            "Lehrer",
-            "Mädchen",
-            "Schüler",
-            "Arzt",
-            "Freund",
-        ],
-        "places": ["Park", "Schule", "Küche", "Straße", "Garten", "Wald"],
-        "verbs": ["sieht", "mag", "findet", "ruft", "verfolgt", "malt"],
-    },
+    "chinese": _lexicon(
+        "大 小 红色的 白色的 老 年轻的",
+        "狗 猫 男人 女人 孩子 鸟 马 老师 女孩 学生 医生 朋友",
+        "公园 学校 厨房 街上 花园 森林",
+        "看见 喜欢 找到 叫 跟着 画",
+    ),
+    "japanese": _lexicon(
+        "大きい 小さい 赤い 白い 古い 若い",
+        "犬 猫 男の人 女の人 子ども 鳥 馬 先生 女の子 学生 医者 友だち",
+        "公園 学校 台所 通り 庭 森",
+        "見る 好む 見つける 呼ぶ 追う 描く",
+    ),
+    "korean": _lexicon(
+        "큰 작은 빨간 하얀 늙은 젊은",
+        "개 고양이 남자 여자 아이 새 말 선생님 소녀 학생 의사 친구",
+        "공원에서 학교에서 부엌에서 거리에서 정원에서 숲에서",
+        "본다 좋아한다 찾는다 부른다 따라간다 그린다",
+    ),
+    "thai": _lexicon(
+        "ใหญ่ เล็ก สีแดง สีขาว แก่ หนุ่ม",
+        "หมา แมว ผู้ชาย ผู้หญิง เด็ก นก ม้า ครู เด็กผู้หญิง นักเรียน หมอ เพื่อน",
+        "สวนสาธารณะ โรงเรียน ห้องครัว ถนน สวน ป่า",
+        "เห็น ชอบ พบ เรียก ตาม วาด",
+    ),
+    "khmer": _lexicon(
+        "ធំ តូច ក្រហម ស ចាស់ ក្មេង",
+        "ឆ្កែ ឆ្មា បុរស ស្ត្រី កូន បក្សី សេះ គ្រូ ក្មេងស្រី សិស្ស វេជ្ជបណ្ឌិត មិត្តភក្តិ",
+        "ឧទ្យាន សាលារៀន ផ្ទះបាយ ផ្លូវ សួនច្បារ ព្រៃ",
+        "ឃើញ ចូលចិត្ត រកឃើញ ហៅ តាម គូរ",
+    ),
+    "lao": _lexicon(
+        "ໃຫຍ່ ນ້ອຍ ສີແດງ ສີຂາວ ເຖົ້າ ໜຸ່ມ",
+        "ໝາ ແມວ ຜູ້ຊາຍ ຜູ້ຍິງ ເດັກ ນົກ ມ້າ ຄູ ເດັກຍິງ ນັກຮຽນ ໝໍ ໝູ່",
+        "ສວນສາທາລະນະ ໂຮງຮຽນ ເຮືອນຄົວ ຖະໜົນ ສວນ ປ່າ",
+        "ເຫັນ ມັກ ພົບ ເອີ້ນ ຕາມ ແຕ້ມ",
+    ),
+    "german": _lexicon(
+        "große kleine rote weiße alte junge",
+        "Hund Katze Mann Frau Kind Vogel Pferd Lehrer Mädchen Schüler Arzt Freund",
+        "Park Schule Küche Straße Garten Wald",
+        "sieht mag findet ruft verfolgt malt",
+    ),
 }
 
 

@@ -1,19 +1,23 @@
 """The base class of results of public functions. All results are printed in the same way:
 
-str(result), print(result)    text for reading result.table()                a renderable for rich result.json()
-plain values for programs: dicts, lists, numbers and text repr(result)                  one short line
+str(result), print(result)    text for reading
+result.table()                a renderable for rich
+result.json()                 plain values for programs: dicts, lists, numbers and text
+repr(result)                  one short line
 """
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Column, Table
 
 WIDTH = 110  # Width in columns of a table that is printed as text
@@ -44,7 +48,7 @@ class Result:
 
         console = Console(width=WIDTH, color_system=None, force_terminal=False)
         with console.capture() as captured:
-            console.print(self.table())
+            console.print(Fitted(self.table()))
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def __repr__(self) -> str:
@@ -61,6 +65,73 @@ def plain_table(
     for row in rows:
         table.add_row(*row)
     return table
+
+
+NUMBER = re.compile(r"\W*\d")
+LONGEST = 32  # characters of a word that is not broken; numbers are never broken
+
+
+class Fitted:
+    """A renderable whose tables fit the width of the console, with every number whole.
+
+    Rich shortens the cells of a table that is too wide. Here the widest columns wrap between words. Columns that do
+    not fit even so follow in further tables, which repeat the columns that name a row.
+    """
+
+    def __init__(self, renderable: Any) -> None:
+        self.renderable = renderable
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
+        from rich.console import Group
+        from rich.table import Table
+
+        if isinstance(self.renderable, Group):
+            yield from map(Fitted, self.renderable.renderables)
+        elif isinstance(self.renderable, Table) and self.renderable.box is None:
+            yield from _fit_table(self.renderable, console, options.max_width)
+        else:
+            yield self.renderable
+
+
+def _fit_table(table: "Table", console: "Console", width: int) -> "Iterator[RenderableType]":
+    from rich.cells import cell_len
+
+    def least_width(text: str) -> int:
+        """Return the width at which no number and no word of usual length is broken."""
+        lengths = ((cell_len(word), NUMBER.match(word)) for word in text.split())
+        return max((length if number else min(length, LONGEST) for length, number in lengths), default=1)
+
+    space = table.padding[1] + table.padding[3]  # between two columns
+    room = width - space * table.pad_edge
+    cells = [[*([column.header] if table.show_header else []), *column.cells] for column in table.columns]
+    texts = [[str(console.render_str(cell) if isinstance(cell, str) else cell) for cell in column] for column in cells]
+    least = [max(map(least_width, column), default=1) for column in texts]
+    whole = [max((cell_len(line) for text in column for line in text.splitlines()), default=1) for column in texts]
+    rows = list(zip(*texts, strict=True))
+    names = next((count for count in range(1, len(texts)) if len({row[:count] for row in rows}) == len(rows)), 1)
+    parts: list[list[int]] = [[]]
+    for index in range(len(texts)):
+        part = [*parts[-1], index]
+        if index > names and sum(least[place] + space for place in part) - space > room:
+            parts.append([*range(names), index])
+        else:
+            parts[-1] = part
+    for part in parts:
+        widths = {index: whole[index] for index in part}
+        while sum(widths.values()) + space * (len(part) - 1) > room:
+            wide = [index for index in part if widths[index] > least[index]]
+            if not wide:
+                break
+            widths[max(wide, key=lambda index: widths[index])] -= 1
+        if part is not parts[0]:
+            yield ""
+        shown = copy(table)
+        shown.title = table.title if part is parts[0] else None
+        shown.columns = [
+            dataclasses.replace(table.columns[index], _index=place, width=widths[index], no_wrap=False, overflow="fold")
+            for place, index in enumerate(part)
+        ]
+        yield shown
 
 
 def to_plain(value: Any) -> Any:

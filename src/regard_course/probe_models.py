@@ -129,7 +129,7 @@ class CopyModel(nn.Module):
 def score_training(loop: TrainingLoop, batches: int) -> tuple[float, list[str]]:
     """Train a model with the loop. Return the fraction of unseen words that the model copies, or 1 if the
     fraction is large enough, and a note if the parameters changed too little or too much."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     model = CopyModel(batches)
     start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     words = [tuple(map(torch.as_tensor, copy_words(seed, 32))) for seed in range(batches)]

@@ -62,7 +62,7 @@ def test_train_test_and_plot(tmp_path: Path) -> None:
     assert trained.returncode == 0, trained.stderr
     assert "Trained signal2 for 30 steps" in trained.stdout and "models/signal2" in trained.stdout
     assert "step 30 of 30" in trained.stderr
-    tested = start(tmp_path, "test", "signal2", "--input", "BCCCBAABACCCA", "--plot", folder=tmp_path)
+    tested = start(tmp_path, "test", "signal2", "--input", "BCCCBAABACCCA", "--weights", "--plot", folder=tmp_path)
     assert tested.wait() == 0, tested.err
     for part in (
         "Exact match: ",

@@ -9,15 +9,19 @@ import pytest
 from regard_course.sandbox import ForkServer
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
     """Processes that run files of learners."""
-    with ForkServer() as running:
-        yield running
+    with ForkServer() as server:
+        yield server
 
 
-@pytest.fixture
-def one_server(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check all files of a module with the same processes, because new ones take a second to start."""
+@pytest.fixture(autouse=True)
+def _one_server(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check all files of learners in forks of the same processes, as `regard check FOLDER` does: new processes take
+    seconds to start. The people of a class are checked one after the other."""
     for name in ("regard_course.check", "regard_course.cli.check"):
-        monkeypatch.setattr(importlib.import_module(name), "ForkServer", lambda: contextlib.nullcontext(server))
+        monkeypatch.setattr(importlib.import_module(name), "ForkServer", lambda: contextlib.nullcontext(fork_server))
+    marks = importlib.import_module("regard_course.marks")
+    monkeypatch.setattr(marks, "_server", lambda: fork_server)
+    monkeypatch.setattr(marks, "available_cores", lambda: 1)

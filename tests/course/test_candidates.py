@@ -13,7 +13,6 @@ from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.mistakes.solution import Solution
 from tests.course.checking import execute
 
-pytestmark = pytest.mark.usefixtures("one_server")
 SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 SOFTMAX = """
 def softmax(x, {more}):
@@ -189,7 +188,7 @@ def test_a_library_object_is_not_an_answer() -> None:
         ("return np.einsum('bqd,bkd,->bqk', q, k, np.array(q.shape[-1] ** -0.5), optimize='greedy')", ""),
         ("import attention_tools\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5", ""),
         (
-            "from regard.attention.masks import causal_mask\n    causal_mask(2, 2)\n    return q",
+            "import torch\n    from regard.attention.masks import causal_mask\n    causal_mask(2, 2)\n    return q",
             "regard.attention",
         ),
     ],

@@ -23,13 +23,6 @@ RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 
 Command = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(autouse=True)
-def _one_server_for_harmless_files(request: pytest.FixtureRequest) -> None:
-    """Share the processes, except for files that may damage them."""
-    if "file_that" not in request.node.name:
-        request.getfixturevalue("one_server")
-
-
 def write(folder: Path, text: str) -> Path:
     path = folder / "mine.py"
     path.write_text(text, encoding="utf-8")
@@ -95,8 +88,8 @@ def test_stubs_are_written_and_not_begun(tmp_path: Path, command: Command) -> No
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("while True:\n        pass", "did not end within 1 second"),
-        ("import time\n    time.sleep(1000)", "did not end within 1 second"),
+        ("while True:\n        pass", "did not end within 0.25 seconds"),
+        ("import time\n    time.sleep(1000)", "did not end within 0.25 seconds"),
         ("import ctypes\n    ctypes.string_at(0)", "crashed (segmentation fault)"),
         ("import os\n    os.abort()", "crashed (aborted)"),
         ("import sys\n    sys.exit()", "calls sys.exit"),
@@ -117,7 +110,7 @@ def test_a_stopped_exercise_is_one_line_and_the_next_one_is_checked(tmp_path: Pa
     attention = f"def attention(query, key, value, mask=None):\n    {code}\n"
     greedy = (LEARNERS / "searching_lists.py").read_text(encoding="utf-8")
     # A list of three gigabytes takes more than a second, and an endless loop always reaches the limit.
-    report = check_file(write(tmp_path, attention + greedy), seconds=5 if "memory" in words else 1)
+    report = check_file(write(tmp_path, attention + greedy), seconds=0.25 if "did not end" in words else 5)
     first, second, _ = report.exercises
     assert first.state == "stopped" and words in first.trouble, first
     assert "\n" not in first.trouble
@@ -127,10 +120,10 @@ def test_a_stopped_exercise_is_one_line_and_the_next_one_is_checked(tmp_path: Pa
 
 def test_a_loop_that_catches_every_error_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard_course.sandbox.PATIENCE", 1)
-    monkeypatch.setattr("regard_course.sandbox.LOADING_SECONDS", 0.5)
+    monkeypatch.setattr("regard_course.sandbox.LOADING_SECONDS", 0.25)
     code = "while True:\n        try:\n            while True:\n                pass\n"
     code += "        except BaseException:\n            pass"
-    report = check_file(write(tmp_path, f"def score(query, key):\n    {code}\n"), seconds=1.5)
+    report = check_file(write(tmp_path, f"def score(query, key):\n    {code}\n"), seconds=0.5)
     assert "blocked its time limit" in report.exercises[0].trouble
 
 
@@ -173,7 +166,7 @@ def test_a_file_that_crashes_while_loading_is_one_line(tmp_path: Path, command: 
 
 def test_a_file_that_writes_to_the_checker_is_one_line(tmp_path: Path) -> None:
     text = "import os\nfor n in range(3, 30):\n    try: os.write(n, b'{}\\n')\n    except OSError: pass\n"
-    report = str(check_file(write(tmp_path, text + RIGHT), seconds=1))  # the file blocks until its time limit
+    report = str(check_file(write(tmp_path, text + RIGHT), seconds=0.25))  # the file blocks until its time limit
     first = report.splitlines()[0]
     assert first.startswith("mine.py: stopped, ") and "that contains its answers" in first, report
 

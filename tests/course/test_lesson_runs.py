@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard_course import lesson_runs
 from regard_course.lesson_runs import MEASURES, measure
 from regard_course.lessons.lesson import FIGURES, find_lesson
 
 
 @pytest.mark.parametrize("lesson", MEASURES)
-def test_a_lesson_reports_fractions_with_labels(lesson: str, tmp_path: Path) -> None:
+def test_a_lesson_reports_fractions_with_labels(lesson: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SAMPLES", "JUDGED"):
+        monkeypatch.setattr(lesson_runs, name, 60)
     run = find_lesson(lesson).runs[0]
     flags = {**run.flags, "steps": 20, "validate_every": 10}
     if lesson == "doubt":

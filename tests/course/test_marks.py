@@ -110,7 +110,8 @@ def test_a_cell_is_not_a_formula(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_people_are_checked_in_processes(tmp_path: Path) -> None:
+def test_several_people_are_checked_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard_course.marks.available_cores", lambda: 2)
     people = {f"person{number}": RIGHT if number % 2 else WRONG for number in range(6)}
     marks = mark_folder(write(tmp_path / "class", **people), tmp_path / "marks.csv").rows
     assert [mark.person for mark in marks] == sorted(people)

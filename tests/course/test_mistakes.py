@@ -12,7 +12,7 @@ from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.grading import spaced_name
 from regard_course.mistakes.known import MISTAKES
-from tests.course import reference
+from tests.course.reference import SOLUTIONS
 
 SAME = {
     ("base hundred thousand", "last frequency included"),
@@ -32,7 +32,7 @@ def test_the_solution_agrees_with_plain_loops(exercise: Exercise) -> None:
         for case in [*exercise.cases(seed), *exercise.small_cases()]:
             if case.diagnose:
                 outputs = exercise.expected(case)
-                right = as_outputs(getattr(reference, exercise.name)(**case.arguments))
+                right = as_outputs(SOLUTIONS[exercise.name](**case.arguments))
                 assert len(outputs) == len(right) == len(exercise.outputs)
                 assert equal_outputs(case, outputs, right), case.name
 

@@ -41,7 +41,6 @@ def moving_average(values, width):
 """
 WINDOW = "max(0, t - width + 1) : t + 1"
 Command = Callable[..., tuple[int, str, str]]
-pytestmark = pytest.mark.usefixtures("one_server")
 
 
 def write(folder: Path, own: str = OWN, mine: str = MINE) -> tuple[Path, Path]:

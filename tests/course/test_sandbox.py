@@ -6,7 +6,6 @@ import pytest
 
 import regard
 
-pytestmark = pytest.mark.usefixtures("one_server")
 SPY = """
 import gc, sys
 import numpy as np

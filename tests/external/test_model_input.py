@@ -18,7 +18,7 @@ from regard.errors import InputError
 from regard.external import model_input
 from regard.external.layer_maps import find_patches, label_patches
 from regard.external.model_input import MAX_IMAGES, ImageStore
-from regard.viz.figure import LARGEST, blend
+from regard.viz.heatmaps import LARGEST, blend
 from regard.viz.maps import patch_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -8,8 +8,9 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.interpret.attribution.attention import map_rollout, rollout
-from regard.interpret.figures import head_rows, layer_labels, principal_components, row_entropy
+from regard.interpret.figures import head_rows, principal_components, row_entropy
 from regard.interpret.roles import induction_keys
+from regard.viz.heatmaps import layer_labels
 from regard.viz.maps import LayerMap
 
 

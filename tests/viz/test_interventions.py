@@ -78,7 +78,7 @@ def test_every_format_contains_interventions_and_predictions(
     for each in (OFF, SET, before, after):
         assert each in text
     if extension in ("png", "svg", "pdf"):
-        assert str(trained.folder) in text and "weight 0 to" in text and "head 0, head 1" in text
+        assert str(trained.folder) in text and "from 0 to" in text and "head 0, head 1" in text
 
 
 def test_figure_shows_the_interventions(changed: AttentionMap, trained: regard.AnswerRun, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_figure_shows_the_interventions(changed: AttentionMap, trained: regard.A
     )
     plain = re.findall(r"<!-- (.*?) -->", trained.attend(TEXT).save(tmp_path / "b.svg").read_text(encoding="utf-8"))
     assert not any("Interventions" in each for each in plain)
-    assert any(each.startswith("Colors: weight 0 to") and "the same for all panels" in each for each in plain)
+    assert any("square root of the weight, from 0 to" in each and "for all heads" in each for each in plain)
 
 
 def test_records_contain_the_interventions_active_while_recording(trained: regard.AnswerRun) -> None:
@@ -123,5 +123,5 @@ def test_caption_mentions_omitted_labels(tmp_path: Path) -> None:
         )
         return found.save(tmp_path / "a.svg").read_text(encoding="utf-8")
 
-    assert "steps is labeled" not in saved(12) and "␣w3" in saved(12) and "▁" not in saved(12)
-    assert "1 in 2 steps is labeled for lack of space" in saved(330)
+    assert "steps has a label" not in saved(12) and "w3" in saved(12) and "▁" not in saved(12)
+    assert re.search(r"1 in \d+ steps has a label", saved(330))

@@ -15,18 +15,9 @@ import regard
 from regard.attention.positions import Sinusoidal
 from regard.errors import InputError
 from regard.interpret.figures import FIGURE_KINDS
-from regard.viz.plots import (
-    WIDTHS,
-    HeadGrid,
-    MatrixPlot,
-    drawn_dimensions,
-    figure_style,
-    new_figure,
-    position_scale,
-    similarity,
-    spread_labels,
-    token_labels,
-)
+from regard.viz.figure import WIDTHS, figure_style, new_figure
+from regard.viz.heatmaps import HeadGrid, MatrixPlot, token_labels
+from regard.viz.plots import drawn_dimensions, position_scale, similarity, spread_labels
 
 KINDS = ["heads", "alignment", "importance", "entropy", "positions", "learning", "embeddings"]
 
@@ -156,7 +147,9 @@ def test_long_inputs_are_thinned_and_said_to_be() -> None:
         plot = MatrixPlot(weights=weights, queries=labels, keys=labels, width=3.3, axis_names=("query", "key"))
         figure = new_figure(plot.width, plot.height)
         plot.draw(figure)
-        assert re.search(r"1 in \d+ steps has a label\. Each pixel is the largest weight of a square of \d", plot.notes)
+        assert re.search(
+            r"1 in \d+ steps has a label\. Each pixel is the largest weight of \d+ x \d+ steps", plot.notes
+        )
     image = np.asarray(figure.axes[0].images[0].get_array())
     assert (image[..., 0] < 35).any()  # the single weight is still drawn
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
-from regard.viz.terminal import cell, describe, heatmap, largest_keys
+from regard.viz.terminal import cell, heatmap, largest_keys
 
 
 def example() -> AttentionMap:
@@ -36,7 +36,7 @@ def example() -> AttentionMap:
 
 
 def test_list_of_weights() -> None:
-    assert describe(example()) == "\n".join(
+    assert str(example()) == "\n".join(
         [
             "Input:      'AAB'",
             "Prediction: [2]",
@@ -140,5 +140,5 @@ def test_large_models_fit_a_screen() -> None:
 def test_long_lists_are_wrapped() -> None:
     weights = np.full((1, 1, 40), 0.025, dtype=np.float32)
     layer = dataclasses.replace(example().cross, weights=weights, key_labels=["A"] * 40, relevant=None)
-    text = describe(dataclasses.replace(example(), layers={"cross": layer}))
+    text = str(dataclasses.replace(example(), layers={"cross": layer}))
     assert max(map(len, text.splitlines())) <= 80 and text.count("0.025") == 40

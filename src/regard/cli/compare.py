@@ -1,6 +1,5 @@
 """`regard compare TASK`: train variants over several seeds and compare them."""
 
-import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -59,7 +58,7 @@ def make_backend(flags: MachineFlags) -> Backend:
 
 PROG = "regard compare"
 OWN = {"seeds", "html", "explorer", "savepath", "on", *OPTIONS}
-PIPE_WIDTH = 200  # Width of the table in characters if it is not printed to a terminal
+WIDEST = 200  # characters of a line of the table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +135,7 @@ def run_compare(argv: list[str]) -> None:
     with resumable():
         comparison = compare(task, grid, seeds=flags.seeds, savepath=flags.savepath, on=machines, **shared)
     # In a pipe, the table is as wide as its content.
-    print_table(comparison.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
+    print_table(comparison.table(), WIDEST)
     saved = comparison.save()
     if flags.html is not None:
         saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
@@ -165,7 +164,7 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
     texts = [line for line in read_text(flags.examples, "give a file of texts").splitlines() if line.strip()]
     first, second = (look(folder, trust_code=flags.trust_code) for folder in folders)
     comparison = first.compare_with(second, texts)
-    print_table(comparison.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
+    print_table(comparison.table(), WIDEST)
     if flags.json is not None:
         write_json(flags.json, comparison.json())
         say_saved(flags.json)

@@ -153,7 +153,7 @@ def run_timeline(argv: list[str]) -> None:
     )
     check_writable(flags.html, flags.json)
     result = timeline(names, samples=flags.samples, threshold=flags.threshold, seed=flags.seed, **vars(flags.storage))
-    width = report_width(120) if sys.stdout.isatty() else 120
+    width = report_width(120)
     print_paragraphs(result.sentences, width)
     for table in (result.role_table(), result.order_table()):
         sys.stdout.write("\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from regard.errors import escape_controls
+from regard.result import Fitted
 
 if TYPE_CHECKING:
     from regard.viz.attention_map import AttentionMap
@@ -102,12 +103,15 @@ def answer_output() -> IO[str]:
     return sys.stdout if sys.stdout.isatty() else raw_output()
 
 
-def print_table(table: Any, width: int | None = None) -> None:
-    """Print a table or another rich object to standard output, with its text escaped."""
+def print_table(table: Any, most: int | None = None) -> None:
+    """Print a table or another rich object to standard output, with its text escaped.
+
+    `most`: width in characters where the output is no terminal, and at most in one; by default 80, and any.
+    """
     from rich.console import Console, RenderHook
     from rich.segment import Segment, Segments
 
-    console = Console(file=raw_output(), width=width, highlight=False)
+    console = Console(file=raw_output(), width=None if most is None else report_width(most), highlight=False)
 
     class Escape(RenderHook):
         def process_renderables(self, renderables: list[Any]) -> list[Any]:
@@ -117,7 +121,7 @@ def print_table(table: Any, width: int | None = None) -> None:
             ]
 
     console.push_render_hook(Escape())
-    console.print(table)
+    console.print(Fitted(table))
 
 
 def report_width(most: int) -> int:

@@ -19,6 +19,7 @@ from regard.result import Result
 from regard.runs.loading import SAVEPATH, load
 from regard.training.run_folder import RunFolder
 from regard.viz.attention_map import PAGE, check_extension
+from regard.viz.terminal import describe_answer, describe_weights
 
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
@@ -50,6 +51,8 @@ class TestFlags:
     """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. If the run has
     snapshots, the page replays how attention formed during training. Without a value: attention.png in the
     run's folder. The file is opened if a display is available."""
+    weights: bool = False
+    """Print all weights of the sample as numbers, too."""
     json: Path | None = None
     """Write the report to this JSON file."""
     storage: RunFlags = field(default_factory=RunFlags)
@@ -174,8 +177,10 @@ def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
     report = run.test(**drawn)
     _write_json(flags.json, report)
     steps = f"{run.step} of {run.config.training.steps} steps"
-    sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
+    sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{describe_answer(attention)}\n\n")
     print_table(attention.table())
+    if flags.weights:
+        sys.stdout.write(f"\n{describe_weights(attention)}\n")
     if plot is not None:
         if plot.suffix.lower() == PAGE and run.has_snapshots:
             from regard.viz.page import write_page

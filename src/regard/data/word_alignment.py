@@ -3,8 +3,8 @@
 A link (i, j) means that source word i and target word j are translations of each other. Words are counted from
 0. Two formats are supported:
 
-    0-0 1-2 2?1     Moses: one line per sentence pair; `?` marks a possible link 1 1 1 S         NAACL: one line
-    per link: sentence, source word and target word from 1, S(ure) or P(ossible)
+    0-0 1-2 2?1     Moses: one line per sentence pair; `?` marks a possible link
+    1 1 1 S         NAACL: one line per link: sentence, source word and target word from 1, S(ure) or P(ossible)
 
 If no links are given, eflomal (Östling and Tiedemann 2016) computes links in both directions with a Bayesian model with
 an HMM and fertilities. eflomal learns from the text that it aligns, so a few sentences are not sufficient.

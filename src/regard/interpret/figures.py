@@ -19,14 +19,11 @@ from regard.interpret.estimates import describe_interval, estimate, resample_cou
 from regard.interpret.importance import head_importance
 from regard.interpret.roles import induction_keys
 from regard.viz.attention_map import AttentionMap
-from regard.viz.maps import CROSS, AlignedHead, LayerKind, LayerMap, answer_text, best_aligned, intervention_lines
+from regard.viz.figure import COLUMN, PAGE_WIDTH, WIDTHS, figure_style, new_figure
+from regard.viz.heatmaps import HeadGrid, MatrixPlot, layer_labels, token_labels
+from regard.viz.maps import CROSS, AlignedHead, LayerMap, answer_text, best_aligned, intervention_lines
 from regard.viz.plots import (
-    COLUMN,
     NARROW,
-    PAGE_WIDTH,
-    WIDTHS,
-    HeadGrid,
-    MatrixPlot,
     PaperFigure,
     ValueInterval,
     draw_by_layer,
@@ -36,13 +33,10 @@ from regard.viz.plots import (
     draw_points,
     draw_positions,
     drawn_dimensions,
-    figure_style,
     head_table,
     make_panels,
-    new_figure,
     position_scale,
     spread_labels,
-    token_labels,
 )
 from regard.viz.subject import NeedsInputs, ViewedSubject, layer_named
 
@@ -130,16 +124,6 @@ def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) 
             low, high = (None, None) if known is None else (known.low, known.high)
             rows.append({"layer": layer, "head": head, name: mean, "low": low, "high": high})
     return rows
-
-
-def layer_labels(layers: Mapping[str, LayerKind]) -> dict[str, str]:
-    """Return short labels of layers by name: the number of the layer, with its kind if the kinds differ."""
-    kinds = list(layers.values())
-    labels = {}
-    for index, (name, kind) in enumerate(layers.items()):
-        number = [str(kinds[:index].count(kind))] if kinds.count(kind) > 1 else []
-        labels[name] = " ".join([*([kind] if len(set(kinds)) > 1 or not number else []), *number])
-    return labels
 
 
 def rounded(weights: np.ndarray) -> np.ndarray:

@@ -451,13 +451,13 @@ def head_roles(
 def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float]) -> list[HeadRole]:
     """Return the role of each head. `thresholds`: the strength that each kind of role must exceed. A role must exceed
     it with the lower end of its interval, and after Benjamini and Hochberg's correction over all roles of all heads."""
-    tested = [(head, role) for head, roles in enumerate(heads) for role in roles.candidates]
+    tested = [(number, role) for number, head in enumerate(heads) for role in head.candidates]
     bars = [max(thresholds[role_kind(role.name)], role.untrained) for _, role in tested]
     adjusted = benjamini_hochberg([p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)])
     fitting: dict[int, list[RoleCandidate]] = {}
-    for (head, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
+    for (number, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
         if role.strength.low > bar and p_value <= (1 - LEVEL) / 2:
-            fitting.setdefault(head, []).append(role)
+            fitting.setdefault(number, []).append(role)
     chosen = []
     for number, head in enumerate(heads):
         place: dict[str, Any] = {"layer": head.layer, "head": head.head}

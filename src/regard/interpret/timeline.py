@@ -681,8 +681,7 @@ WIDTH, STRIP, ROW = 9.0, 1.05, 0.2  # Width of a figure, height of a role's stri
 def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
     """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG. `matched`:
     the role's head in each run, by role."""
-    from regard.viz.figure import figure_bytes  # matplotlib takes long to import
-    from regard.viz.plots import new_figure
+    from regard.viz.figure import figure_bytes, new_figure  # matplotlib takes long to import
 
     rows = len(matched) + 2
     figure = new_figure(WIDTH, STRIP * rows + 0.5)
@@ -720,8 +719,7 @@ def _draw_band(axes: "Axes", curves: np.ndarray, colour: str) -> None:
 
 def _label_steps(axes: "Axes", steps: Sequence[int]) -> None:
     """Label as many snapshots as fit with their training steps."""
-    from regard.viz.figure import label_interval
-    from regard.viz.plots import letter_size
+    from regard.viz.figure import label_interval, letter_size
 
     letter, _ = letter_size()
     every = label_interval(len(steps), WIDTH - 2, letter * (len(f"{steps[-1]:,}") + 1))
@@ -732,8 +730,7 @@ def _label_steps(axes: "Axes", steps: Sequence[int]) -> None:
 
 def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
     """Draw a strip for each head of each seed, colored by its role, as SVG."""
-    from regard.viz.figure import figure_bytes, label_interval
-    from regard.viz.plots import letter_size, new_figure
+    from regard.viz.figure import figure_bytes, label_interval, letter_size, new_figure
 
     heads = len(runs[0].heads)
     panel = max(ROW * heads, 0.5) + 0.35  # with the title

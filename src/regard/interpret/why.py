@@ -10,7 +10,7 @@ steps that it read, so its part can be split further, with its attention weights
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -302,7 +302,7 @@ class _Branch(NamedTuple):
     """The product of a part of the query and a part of the key, which is split further on one side at a time."""
 
     sources: dict[str, Contribution]
-    labels: dict[str, Labels]
+    labels: Mapping[str, Labels]
     levels: dict[str, int]  # how often each side was split
     side: str = ""  # the side that was split last
 

@@ -404,8 +404,7 @@ def learning_curves(comparison: Comparison, format: str) -> bytes:
 
     Each line is the smoothed mean over the seeds, with a band for their range.
     """
-    from regard.viz.figure import figure_bytes
-    from regard.viz.plots import new_figure  # matplotlib is slow to import
+    from regard.viz.figure import figure_bytes, new_figure  # matplotlib is slow to import
 
     figure = new_figure(11, 4.2)
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
@@ -443,8 +442,7 @@ def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Int
 
 def curves(comparison: Comparison, format: str) -> bytes:
     """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their range."""
-    from regard.viz.figure import figure_bytes
-    from regard.viz.plots import new_figure
+    from regard.viz.figure import figure_bytes, new_figure
 
     last = list(comparison.variants[0].varied)[-1]
     figure = new_figure(7, 4.5)

@@ -3,8 +3,8 @@
 Checkpoints are written by torch.distributed.checkpoint, and can be loaded by a different number of processes.
 The whole model is gathered on the first process only for validation and for saving the weights for use.
 
-    trainer/step-N/                one safetensors file per process trainer/step-N/digests-R.json  SHA-256
-    digests of the files assigned to process R
+    trainer/step-N/                  one safetensors file per process
+    trainer/step-N/digests-R.json    SHA-256 digests of the files assigned to process R
 
 The files are safetensors files, because torch.distributed.checkpoint would unpickle its default format.
 """

@@ -93,15 +93,15 @@ class AttentionMap(Map, Result):
         return f"{self.task} {self.input!r}, prediction {self.prediction!r}, {len(self.layers)} layers"
 
     def __str__(self) -> str:
-        from regard.viz.terminal import describe
+        from regard.viz.terminal import describe_answer, describe_weights
 
-        return describe(self)
+        return f"{describe_answer(self)}\n\n{describe_weights(self)}".rstrip()
 
     def __rich__(self) -> "RenderableType":
         return self.table()
 
     def _repr_png_(self) -> bytes:
-        from regard.viz.figure import draw_map
+        from regard.viz.heatmaps import draw_map
 
         return draw_map(self, "png")
 
@@ -132,7 +132,7 @@ class AttentionMap(Map, Result):
 
     def plot(self, path: str | Path) -> Path:
         """Write a figure to a file: .png, .svg or .pdf; raises `InputError` for another extension."""
-        from regard.viz.figure import draw_map
+        from regard.viz.heatmaps import draw_map
 
         path = Path(path)
         check_extension(path, PICTURES)

@@ -35,24 +35,29 @@ COLUMN_LABEL, ROW_LABEL = 14, 20  # maximal lengths of labels; column labels are
 WIDTH = 80  # of the lists of weights
 
 
-def describe(attention: Map) -> str:
-    """Return the input, prediction, truth and the weights of each output step and head, in the format of the
-    primer."""
+def describe_answer(attention: Map) -> str:
+    """Return the input, prediction, truth and interventions, a line each."""
     lines = [
         f"Input:      {attention.input!r}",
         f"Prediction: {attention.prediction!r}",
         f"Truth:      {'unknown' if attention.truth is None else repr(attention.truth)}",
     ]
     lines += [f"Note:       {attention.note}"] if attention.note else []
-    lines += intervention_lines(attention)
+    return "\n".join(lines + intervention_lines(attention))
+
+
+def describe_weights(attention: Map) -> str:
+    """Return the weights of each output step and head, in the format of the primer; nothing for a text, whose
+    weights would fill pages."""
     if isinstance(attention.prediction, str):
-        return "\n".join(lines)  # weights of a whole text would fill pages; the heatmap shows them
+        return ""
+    lines: list[str] = []
     for layer in attention.layers.values():
         if layer.kind != "encoder":
             lines += ["", *_describe_layer(layer, "Input" if layer.name == CROSS else "Output")]
     if attention.position_norms is not None:
         lines += ["", "L2-Norm of Input Positional Encoding:", _wrap(decimals(attention.position_norms))]
-    return "\n".join(lines)
+    return "\n".join(lines[1:])
 
 
 def _describe_layer(layer: LayerMap, keys: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.libraries import library_errors
-from regard.viz.figure import draw_map
+from regard.viz.heatmaps import draw_map
 from regard.viz.maps import Map
 from regard.viz.page import bundle, view_json
 

@@ -222,9 +222,9 @@ def measure_cost(mechanism: str, folder: Path) -> Cost:
                 if number >= 0:
                     measured.append(time.perf_counter() - began)
     parameters = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
-    medians = [round(1000 * statistics.median(measured), 3) for measured in times]
+    own_median, softmax_median = (round(1000 * statistics.median(measured), 3) for measured in times)
     ratio = round(statistics.median(own / softmax for own, softmax in zip(*times, strict=True)), 3)
-    cost = Cost(*medians, ratio, *memory, *parameters)
+    cost = Cost(own_median, softmax_median, ratio, *memory, *parameters)
     make_folder(path.parent)
     write_json(path, dataclasses.asdict(cost))
     return cost
@@ -471,8 +471,10 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
     softmax. Blue is better than softmax, red is worse. Numbers are percentage points, with half the width of the
     interval in small type. A number in bold type with a star has an interval that excludes zero; the interval holds for
     all tests of the mechanism at once."""
-    from regard.viz.figure import figure_bytes  # matplotlib is slow to import
-    from regard.viz.plots import new_figure
+    from regard.viz.figure import (
+        figure_bytes,  # matplotlib is slow to import
+        new_figure,
+    )
 
     tests = [row.test for row in cards[0].rows]
     cards = without_baseline(cards)

@@ -1,6 +1,5 @@
 """`regard bench`: how often explanation methods are right on models whose answer is known."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from regard.io import check_writable, write_json
 from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
 from regard_lab.bench.page import write_bench_page
 
-PIPE_WIDTH = 160  # Width of the tables in characters if they are not printed to a terminal
+WIDEST = 160  # characters of a line of the tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ def run_bench(argv: list[str]) -> None:
         result = bench(
             flags.methods, models=flags.models, seeds=flags.seeds, quick=flags.quick, savepath=flags.savepath
         )
-    print_table(result.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
+    print_table(result.table(), WIDEST)
     if flags.json is not None:
         write_json(flags.json, result.json())
         say_saved(flags.json)

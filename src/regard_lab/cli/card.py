@@ -1,6 +1,5 @@
 """`regard card MECHANISM`: evidence about an attention mechanism, beside softmax."""
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from regard_lab.cards.card import (
     write_page,
 )
 
-PIPE_WIDTH = 160  # Width of the tables in characters if they are not printed to a terminal
+WIDEST = 160  # characters of a line of the tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +58,8 @@ def run_card(argv: list[str]) -> None:
         cards = measure_cards(
             names or MECHANISMS, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath, on=machines
         )
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    print_table(Group(overview_table(cards), "", claim_table(cards)) if flags.all else card_tables(cards[0]), width)
+    tables = Group(overview_table(cards), "", claim_table(cards)) if flags.all else card_tables(cards[0])
+    print_table(tables, WIDEST)
     if flags.json is not None:
         write_json(flags.json, [card_json(card) for card in cards] if flags.all else card_json(cards[0]))
         say_saved(flags.json)

@@ -1,20 +1,13 @@
-"""A server for learners' programs, and a function that writes a program to a file."""
+"""A function that writes a program to a file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from regard_course.sandbox import ForkServer
 from tests.course.puzzles.planted_programs import IMPORTS
 
 Write = Callable[[str, str], Path]
-
-
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    with ForkServer() as server:
-        yield server
 
 
 @pytest.fixture
