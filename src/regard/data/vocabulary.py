@@ -17,7 +17,7 @@ FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 """Invisible characters that Unicode classifies as letters, marks or symbols."""
 TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
 """Kinds of tokenizers. The first four are learned from text (see `subwords`). SentencePiece belongs to imported
-models (see `sentencepieces`)."""
+models (see `imported_tokenizers`)."""
 
 
 def replace_surrogates(text: str) -> str:
