@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from tokenizers.decoders import ByteLevel
 from torch import Tensor
 
 from regard.errors import InputError
@@ -81,6 +80,8 @@ class TokenLabeler:
         if self.mark == WORD_END:
             return (WORD_START if begins else "") + token.removesuffix(WORD_END)
         if self.mark == BYTE_LEVEL:
+            from tokenizers.decoders import ByteLevel  # slow to import, and few models need it
+
             text = ByteLevel().decode([token]).replace("\n", "\\n")
             return WORD_START + text.lstrip(" ") if begins or text.startswith(" ") else text
         return WORD_START + token if self.mark and begins and not token.startswith(WORD_START) else token

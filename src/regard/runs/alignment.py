@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from regard.decoding.translation import Candidate, Search
-    from regard.interpret.alignment import AlignmentChoice
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from regard.attention.records import check_indices
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range
 from regard.evaluation.accuracy import TokenFigures, exact_match, fresh_batches, measure_tokens, next_token_losses
-from regard.interpret.alignment import RelevanceShare, relevance_share
 from regard.interpret.linear_pass import own_forward_pass
 from regard.models.base import AnswerModel, LanguageModel
 from regard.result import Result, percent
@@ -35,6 +34,9 @@ from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback, attach_original
 from regard.viz.maps import CROSS, LayerKind, make_layer_map
 from regard.viz.subject import ForwardPass, ProbeInput, Traits
+
+if TYPE_CHECKING:
+    from regard.interpret.alignment import RelevanceShare
 
 DEFAULT_NEW = 20  # Number of tokens that `generate` adds to a prompt
 HEADS_PER_LINE = 5  # Number of heads that fit on a line of 80 characters
@@ -212,6 +214,8 @@ class AnswerRun(TensorRun[TaskPart, ModelPart]):
         `sample_len`: number of letters per sample, by default as in training. `signal`: letters of the signals. The
         samples are generated with `seed`, independently of the training data. Raises `InputError` for invalid options.
         """
+        from regard.interpret.alignment import relevance_share
+
         vary_len = self.config.training.vary_len and sample_len is None
 
         def batches() -> Iterator[Batch]:
