@@ -11,10 +11,7 @@ TEXT = "Heute läuft der kleine Hund."
 FIRST = "aggregate(select(indices, constant(0)), tokens)"
 LINES: dict[str, list[list[str]]] = {
     "train": [["train", "dates", "--steps", "2", "--overwrite"]],
-    "test": [
-        ["test", "counting", "--samples", "3", "--plot", "page.html"],
-        ["test", "counting", "--plot", "a.png"],
-    ],
+    "test": [["test", "counting", "--samples", "3", "--plot", "page.html"], ["test", "counting", "--plot", "a.png"]],
     "show": [["show", "counting", "--no-browser", "--port", "18137"]],
     "look": [
         ["look", "gpt", "--text", "the cat", "--plot", "b.html"],

@@ -82,12 +82,7 @@ def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
     about: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "source_lang": "de", "target_lang": "en"}
     (folder / "tokenizer_config.json").write_text(json.dumps({**about, "separate_vocabs": not shared}))
     pad = vocabularies[0]["<pad>"]
-    heads = {
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 24,
-        "decoder_ffn_dim": 24,
-    }
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
     special = {"pad_token_id": pad, "eos_token_id": 0, "bos_token_id": 0, "decoder_start_token_id": pad}
     sizes = {"vocab_size": len(vocabularies[0]), "decoder_vocab_size": len(vocabularies[-1])}
     kind = {"activation_function": "swish", "scale_embedding": True, "share_encoder_decoder_embeddings": shared}

@@ -43,6 +43,13 @@ def shortened(block: str) -> str:
     return re.sub(r"regard\.train\(([^)]*)\)", r"regard.train(\1, steps=2, progress=False)", block)
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a temporary folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("page", "least"),
     [
@@ -56,18 +63,12 @@ def shortened(block: str) -> str:
     ],
 )
 def test_commands_of_a_page_work(
-    in_this_process: None,
-    command: Callable[..., tuple[int, str, str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    page: str,
-    least: int,
+    in_this_process: None, command: Callable[..., tuple[int, str, str]], here: Path, page: str, least: int
 ) -> None:
     pattern = r"^(regard [tpce].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tpce][^`]*)` \|$"
     shown = re.findall(pattern, text_of(page), re.MULTILINE)
     lines = [line for line in dict.fromkeys(first or second for first, second in shown) if "corpus" not in line]
     assert len(lines) >= least
-    monkeypatch.chdir(tmp_path)
     if not any(line.startswith("regard train signal2") and "--savepath" not in line for line in lines):
         regard.train("signal2", steps=2, snapshots=2, progress=False)
     for line in lines:
@@ -86,16 +87,15 @@ def test_commands_of_a_page_work(
 
 
 def test_commands_of_extend_work(
-    small_probes: None, command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_probes: None, command: Callable[..., tuple[int, str, str]], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", here / "examples")
     lines = re.findall(r"^(?:regard|cd) .*$", text_of("docs/how-to/extend.md"), re.MULTILINE)
     assert len(lines) == 9
     for line in lines:
         argv = shlex.split(line, comments=True)[1:]
         if line.startswith("cd"):
-            monkeypatch.chdir(tmp_path / argv[0])
+            monkeypatch.chdir(here / argv[0])
             continue
         if argv[0] == "train":
             argv += ["--steps", "2"]
@@ -107,61 +107,54 @@ def test_commands_of_extend_work(
         assert status == 0, f"{line}: {err}"
 
 
-def test_commands_of_the_translation_page_work(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_the_translation_page_work(command: Callable[..., tuple[int, str, str]], here: Path) -> None:
     """Use the German text of the tests instead of Multi30k."""
     page = "docs/how-to/train-a-translator.md"
     lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", text_of(page), re.MULTILINE)
     assert len(lines) == 12
-    write_multi30k(tmp_path)
-    for file in (tmp_path / "data" / "multi30k").iterdir():  # with tags in German, which also stands for French
+    write_multi30k(here)
+    for file in (here / "data" / "multi30k").iterdir():  # with tags in German, which also stands for French
         tagged = gzip.decompress(file.read_bytes())
         if ".de" in file.suffixes:
             tagged = b"".join(b"<2en> " + line for line in tagged.splitlines(keepends=True))
-            (tmp_path / file.name.replace(".de", ".fr")).write_bytes(gzip.compress(tagged))
-        (tmp_path / file.name).write_bytes(gzip.compress(tagged))
-    monkeypatch.chdir(tmp_path)
+            (here / file.name.replace(".de", ".fr")).write_bytes(gzip.compress(tagged))
+        (here / file.name).write_bytes(gzip.compress(tagged))
     for name in ("large.tsv", "small.tsv", "mine.tsv", "mine-valid.tsv", "corpus.tsv"):
-        (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in sentences()[:80]))
-    (tmp_path / "in.de").write_text("".join(f"{source}\n" for source, _ in sentences()[:5]))
+        (here / name).write_text("".join(f"{source}\t{target}\n" for source, target in sentences()[:80]))
+    (here / "in.de").write_text("".join(f"{source}\n" for source, _ in sentences()[:5]))
     for line in lines:
         run_small(command, line)
-    assert (tmp_path / "hund.png").exists()
+    assert (here / "hund.png").exists()
     (block,) = blocks(page)
     exec(shortened(block).replace("steps=2", "steps=2, overwrite=True"), {})
 
 
-def test_commands_of_the_translation_tutorial_work(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_the_translation_tutorial_work(command: Callable[..., tuple[int, str, str]], here: Path) -> None:
     lines = re.findall(r"^regard ([ta].*)$", text_of("docs/tutorials/translator.md"), re.MULTILINE)
     assert len(lines) == 10
-    write_multi30k(tmp_path)
-    monkeypatch.chdir(tmp_path)
+    write_multi30k(here)
     for line in lines:
         run_small(command, line)
-    assert (tmp_path / "alignment.html").exists() and (tmp_path / "hund.png").exists()
+    assert (here / "alignment.html").exists() and (here / "hund.png").exists()
 
 
 def test_commands_of_the_tutorial_on_a_larger_corpus_work(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Callable[..., tuple[int, str, str]], here: Path
 ) -> None:
     """Use the German text of the tests instead of Spanish."""
     lines = re.findall(r"^regard (.*)$", text_of("docs/tutorials/larger-corpus.md"), re.MULTILINE)
     assert len(lines) == 7
-    monkeypatch.chdir(tmp_path)
     tagged = "".join(
         f"<{edition}> {source}\t{target}\n" for source, target in sentences()[:80] for edition in ("web", "kjv")
     )
-    (tmp_path / "bibles").mkdir()
+    (here / "bibles").mkdir()
     files = [f"bibles/{name}.tsv" for name in ("train", "valid.web", "valid.kjv", "story.web", "letters.web")]
     for name in (*files, "corpus.tsv"):
         Path(name).write_text(tagged, encoding="utf-8")
     Path("wisdom.es").write_text("".join(f"<web> {source}\n" for source, _ in sentences()[:5]), encoding="utf-8")
     for line in lines:
         run_small(command, line)
-    assert (tmp_path / "doubts.html").exists() and (tmp_path / "letters.png").exists()
+    assert (here / "doubts.html").exists() and (here / "letters.png").exists()
 
 
 def write_multi30k(folder: Path) -> None:
@@ -192,27 +185,23 @@ def run_small(command: Callable[..., tuple[int, str, str]], line: str) -> None:
 
 
 def test_commands_of_the_alignment_page_work(
-    command: Callable[..., tuple[int, str, str]],
-    german: regard.TranslationRun,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[..., tuple[int, str, str]], german: regard.TranslationRun, here: Path
 ) -> None:
     """Use the German text of the tests, and one run on this text for every run in the page."""
     page = "docs/how-to/align-words.md"
     lines = re.findall(r"^regard (.*?)(?: +#.*| > .*)?$", text_of(page), re.MULTILINE)
     assert len(lines) == 12
-    monkeypatch.chdir(tmp_path)
     for name in ("translation", "de-en"):
-        shutil.copytree(german.folder, tmp_path / "models" / name)
+        shutil.copytree(german.folder, here / "models" / name)
     pairs = sentences()
     for names, side in ((("source.txt", "val.de", "train.de"), 0), (("target.txt", "val.en", "train.en"), 1)):
         for name in names:
-            (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+            (here / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
     for name in ("gold.txt", "train.links"):
-        (tmp_path / name).write_text(f"{LINKS}\n" * len(pairs))
+        (here / name).write_text(f"{LINKS}\n" * len(pairs))
     turned = {"train": ("target.txt", "source.txt"), "vocab_size": 60, "hidden": 16, "steps": 2}
     opposite = regard.train("translation", **turned, savepath="opposite", progress=False)
-    opposite.folder.rename(tmp_path / "models" / "en-de")
+    opposite.folder.rename(here / "models" / "en-de")
     for line in lines:
         argv = shlex.split(line)
         if "--silver" in argv and importlib.util.find_spec("eflomal") is None:
@@ -221,44 +210,40 @@ def test_commands_of_the_alignment_page_work(
             argv += ["--steps", "2", "--overwrite", *(["--vocab_size", "60"] if argv[1] == "translation" else [])]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
-    (tmp_path / "gold.txt").write_text(f"{LINKS}\n" * 100)
+    (here / "gold.txt").write_text(f"{LINKS}\n" * 100)
     (block,) = blocks(page)
     variables: dict[str, Any] = {}
     exec(block, variables)
     assert variables["pair"].weights.shape == (7, 7) and len(variables["known"]) == 100
 
 
-def test_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = blocks("README.md")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(shortened(block), names)
-    assert isinstance(names["run"], regard.PairRun)
-    assert (tmp_path / "alignment.png").exists()
+def run_python(page: str, count: int, **names: Any) -> dict[str, Any]:
+    """Run the Python blocks of a page, each of which continues the previous one; return the names."""
+    shown = blocks(page)
+    assert len(shown) == count
+    for block in shown:
+        exec(shortened(block), names)
+    return names
 
 
-def test_python_of_the_first_tutorial_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = blocks("docs/tutorials/first-model.md")
-    monkeypatch.chdir(tmp_path)
+def test_python_of_the_readme_works(here: Path) -> None:
+    names = run_python("README.md", 1)
+    assert isinstance(names["run"], regard.PairRun) and (here / "alignment.png").exists()
+
+
+def test_python_of_the_first_tutorial_works(here: Path) -> None:
     regard.train("signal2", steps=2, progress=False)
-    names: dict[str, Any] = {}
-    exec(block, names)
-    assert len(names["changed"].prediction) == 3
+    assert len(run_python("docs/tutorials/first-model.md", 1)["changed"].prediction) == 3
 
 
-def test_python_of_the_recurrent_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = blocks("docs/reference/recurrent.md")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(shortened(block), names)
+def test_python_of_the_recurrent_page_works(here: Path) -> None:
+    names = run_python("docs/reference/recurrent.md", 1)
     assert names["attention"].cross.weights.shape[2] == len("3. Mai 1979") + 1
 
 
-def test_python_of_look_inside_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names = {"regard": regard, "run": regard.train("signal2", steps=2, progress=False)}
-    for block in blocks("docs/how-to/look-inside.md"):
-        exec(block, names)
+def test_python_of_look_inside_works(here: Path) -> None:
+    run = regard.train("signal2", steps=2, progress=False)
+    run_python("docs/how-to/look-inside.md", 2, regard=regard, run=run)
 
 
 def test_python_of_extend_works() -> None:
@@ -266,34 +251,21 @@ def test_python_of_extend_works() -> None:
 
     from regard.attention.parts import LayerSizes
 
-    part, block = blocks("docs/how-to/extend.md")
-    names: dict[str, Any] = {}
-    exec(part, names)
+    names = run_python("docs/how-to/extend.md", 2)
     assert names["Recent"](LayerSizes(width=4, memory_width=4, heads=2, head_width=2)).strength.shape == (2, 1, 1)
-    exec(block, names)
     states = torch.randn(2, 5, 16)
     assert names["Ramp"](16, 8)(states).shape == names["Gated"](16, 4, 32)(states).shape == states.shape
 
 
 def test_examples_of_the_attention_page_work() -> None:
-    names: dict[str, Any] = {}
-    page = blocks("docs/reference/attention.md")
-    assert len(page) == 8
-    for block in page:  # each block continues the previous one
-        exec(block, names)
-    assert names["wide"].shape == (2, 7, 80)
-    assert names["target"].shape == (2, 3, 64)
+    names = run_python("docs/reference/attention.md", 8)
+    assert names["wide"].shape == (2, 7, 80) and names["target"].shape == (2, 3, 64)
 
 
-def test_examples_of_the_recording_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    page = blocks("docs/reference/recording.md")
-    assert len(page) == 3
-    for block in page:
-        exec(block, names)
+def test_examples_of_the_recording_page_work(here: Path) -> None:
+    names = run_python("docs/reference/recording.md", 3)
     assert names["records"]["decoder.layers.0.multihead_attn"].weights.shape == (1, 1, 3, 5)
-    assert (tmp_path / "attention.html").exists() and (tmp_path / "attention.pdf").exists()
+    assert (here / "attention.html").exists() and (here / "attention.pdf").exists()
     uniform = names["changed"]["layers.1.self_attention"].weights[:, 0]
     assert (uniform - 1 / 7).abs().max() < 1e-6
 

@@ -308,11 +308,7 @@ MASKED = "weights = masked_softmax(scores, mask)"
             "        weights = torch.where(weights.isnan(), 0.0, weights)",
             "is NaN",
         ),
-        (
-            MASKED,
-            "scores = scores.detach() / 2 + scores / 2\n        " + MASKED,
-            "is a part detached?",
-        ),
+        (MASKED, "scores = scores.detach() / 2 + scores / 2\n        " + MASKED, "is a part detached?"),
     ],
     ids=["detached", "data", "NaN", "part"],
 )

@@ -6,13 +6,7 @@ import pytest
 
 from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import lessons
-from regard_course.pages import (
-    exercise_names,
-    exercise_page,
-    index_page,
-    lesson_page,
-    read_exercise,
-)
+from regard_course.pages import exercise_names, exercise_page, index_page, lesson_page, read_exercise
 from tests.course.checking import check_source
 
 EVERY_EXERCISE = pytest.mark.parametrize("name", [exercise.name for exercise in EXERCISES])

@@ -37,11 +37,7 @@ def rows(path: Path) -> dict[tuple[str, str], dict[str, str]]:
 def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Command) -> None:
     greedy = "def greedy_search(step, start, end, longest):\n    raise NotImplementedError\n"
     folder = write(tmp_path / "class", anna=RIGHT, ben__one=WRONG, ben__helpers="A = 1\n", carl__greedy=greedy)
-    write(
-        folder,
-        dora="from regard.attention.multihead import MultiHeadAttention as score\n",
-        ben__venv__lib="1 / 0\n",
-    )
+    write(folder, dora="from regard.attention.multihead import MultiHeadAttention as score\n", ben__venv__lib="1 / 0\n")
     (folder / "ben" / "venv" / "pyvenv.cfg").touch()
     write(folder, emil="raise ValueError('=1+1')\n")
     table = tmp_path / "marks.csv"

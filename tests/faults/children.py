@@ -122,12 +122,7 @@ def finish(child: Child, patience: float = PATIENCE) -> Ended:
     )
 
 
-def run(
-    work: Callable[[int], int],
-    folder: Path,
-    streams: Streams = Streams(),
-    patience: float = PATIENCE,
-) -> Ended:
+def run(work: Callable[[int], int], folder: Path, streams: Streams = Streams(), patience: float = PATIENCE) -> Ended:
     """Run `work` in a child, and wait for its end."""
     return finish(begin(work, folder, streams), patience)
 

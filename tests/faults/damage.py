@@ -10,36 +10,12 @@ from typing import Any
 
 DEEP: Any = json.loads("[" * 400 + "]" * 400)
 VALUES: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    10**30,
-    1.5,
-    float("inf"),
-    float("nan"),
-    "",
-    "x",
-    "\ud800",
-    "../../x.py",
-    "nowhere:Class",
-    "a" * 5000,
-    [],
-    [None],
-    {},
-    {"a": 1},
-    DEEP,
+    *(None, True, -1, 0, 10**30, 1.5, float("inf"), float("nan"), "", "x", "\ud800", "../../x.py"),
+    *("nowhere:Class", "a" * 5000, [], [None], {}, {"a": 1}, DEEP),
 ]
 """Values of wrong types."""
 STRAYS = (
-    "step-",
-    "step-x",
-    "step-1e3",
-    "step--1",
-    "step-007",
-    f"step-{'9' * 40}",
-    "step-5 (copy)",
-    ".step-5",
+    *("step-", "step-x", "step-1e3", "step--1", "step-007", f"step-{'9' * 40}", "step-5 (copy)", ".step-5"),
     "\udcff",
 )
 Way = Callable[[Path, Random, list[Path]], None]

@@ -159,8 +159,7 @@ def call(argv: list[str]) -> tuple[str, str]:
         for line in lines
         if line.startswith("regard: ")
         or not re.search(
-            r"Training on |Validating on |Unknown tokens: |Tokens a sentence: |Precision: |prepare the|: step \d",
-            line,
+            r"Training on |Validating on |Unknown tokens: |Tokens a sentence: |Precision: |prepare the|: step \d", line
         )
     ]
     if status not in (0, 1, 2):

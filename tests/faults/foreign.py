@@ -165,12 +165,7 @@ def _decoder(folder: Path) -> None:
     _tokenizer(folder)
 
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 8,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-}
+SIZES: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
 
 
 def _encoder(folder: Path) -> None:

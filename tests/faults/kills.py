@@ -74,10 +74,7 @@ class Operations:
             if (isinstance(mode, str) and set(mode) & set("wax+")) or (flags or 0) & WRITES:
                 self._hear_of("open", path)
         elif event in EVENTS:
-            inside = event in ("os.remove", "os.rmdir") and values[-1] not in (
-                -1,
-                None,
-            )  # a name in an open folder
+            inside = event in ("os.remove", "os.rmdir") and values[-1] not in (-1, None)  # a name in an open folder
             self._hear_of(EVENTS[event], f"{self.root}/.../{values[0]}" if inside else values[0])
         elif event == "ctypes.dlsym" and values[1] in ("renameat2", "renamex_np"):
             self.comes("exchange", "")

@@ -44,28 +44,9 @@ SIDE_BY_SIDE, TOGETHER = 32, 500
 answer.
 """
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get", "X" * 300)
-TEXTS = (
-    "",
-    INPUT,
-    "BCX",
-    "A" * 20_001,
-    "\x00",
-    "\u2028",
-    "é" * 50,
-    "<script>alert(1)</script>",
-    "../../etc/passwd",
-)
+TEXTS = ("", INPUT, "BCX", "A" * 20_001, "\x00", "\u2028", "é" * 50, "<script>alert(1)</script>", "../../etc/passwd")
 NUMBERS = (0, 1, -1, 7, 2**31, 2**32, 2**63, 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324, 1.0)
-RAW = (
-    b"NaN",
-    b"Infinity",
-    b"1e999",
-    b"1" + b"0" * 5000,
-    b'"\\ud800"',
-    b'"\xff"',
-    b"[" * 100_000,
-    b'{"a":' * 100_000,
-)
+RAW = (b"NaN", b"Infinity", b"1e999", b"1" + b"0" * 5000, b'"\\ud800"', b'"\xff"', b"[" * 100_000, b'{"a":' * 100_000)
 """Values that JSON does not have, or that are invalid."""
 NAMES = ("cross", "encoder.0.self_attention", "encoder.layers.0.self_attention", "", "x", "encoder", "__class__")
 KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
@@ -76,10 +57,7 @@ KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
     "key": ((None,), (0, 1, *NUMBERS)),
 }
 """Valid values of some fields, and further values to try."""
-HOSTS = (
-    *("evil.example", "127.0.0.1.evil.example", "localhost", "127.0.0.1:1", "[::1]:8137", "", "a b", "\xe9"),
-    "*",
-)
+HOSTS = (*("evil.example", "127.0.0.1.evil.example", "localhost", "127.0.0.1:1", "[::1]:8137", "", "a b", "\xe9"), "*")
 ORIGINS = (
     *("http://evil.example", "null", "http://127.0.0.1", "https://[::1", "", "file://"),
     "http://127.0.0.1:99999",
@@ -306,12 +284,7 @@ def _receive(connection: Any, given: bytes) -> Answer:
 
 
 def main(
-    count: int | None,
-    seed: int,
-    only: int | None = None,
-    *,
-    run: Path | None = None,
-    program: Callable[[], Any] = show,
+    count: int | None, seed: int, only: int | None = None, *, run: Path | None = None, program: Callable[[], Any] = show
 ) -> Report:
     """Send `count` requests to a new explorer; the seeds start at a million times `seed`. `program`: the command
     line of the explorer."""

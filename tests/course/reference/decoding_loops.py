@@ -15,14 +15,7 @@ Step = Callable[[list[int]], Sequence[float]]
 
 
 def bahdanau_step(
-    previous: Array,
-    state: Array,
-    memory: Array,
-    cell: Cell,
-    w: Array,
-    u: Array,
-    v: Array,
-    mask: Array | None = None,
+    previous: Array, state: Array, memory: Array, cell: Cell, w: Array, u: Array, v: Array, mask: Array | None = None
 ) -> tuple[Array, Array]:
     """Return the next state s_i, and the weights α_i.
 
