@@ -82,10 +82,7 @@ def make_inputs(architecture: Architecture, padding: str = "right", batch: int =
     elif architecture.category == "two towers":
         inputs |= {"pixel_values": torch.randn(batch, 3, 16, 16, generator=generator)}
     elif architecture.name == "whisper":
-        inputs = {
-            "input_features": torch.randn(batch, 8, 24, generator=generator),
-            "decoder_input_ids": tokens(7),
-        }
+        inputs = {"input_features": torch.randn(batch, 8, 24, generator=generator), "decoder_input_ids": tokens(7)}
     elif architecture.name == "audio-spectrogram-transformer":
         inputs = {"input_values": torch.randn(batch, 24, 16, generator=generator)}
     elif architecture.category == "speech":

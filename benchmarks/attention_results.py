@@ -35,11 +35,7 @@ POSITIONS = {
 HEADS: dict[str, Flags] = {
     "one head, no projections": {"multihead": False},
     "one head, with projections": {"multihead": True, "heads": 1},
-    "four heads, no projections": {
-        "model": "unprojected_heads:UnprojectedQueryModel",
-        "multihead": True,
-        "heads": 4,
-    },
+    "four heads, no projections": {"model": "unprojected_heads:UnprojectedQueryModel", "multihead": True, "heads": 4},
     "four heads, with projections": {"multihead": True, "heads": 4},
 }
 FOUR = "four heads, with projections"
@@ -190,14 +186,7 @@ def letters(results: Results, seeds: range) -> str:
         of_seeds = [seed_heads[rank] for seed_heads in ranked]
         cells = [exact([head[part] for head in of_seeds]) for part in ("own", "signals", "same", "rest")]
         body.append([name, *cells, spread([head["favoured"] for head in of_seeds], lambda x: f"{x:.2f}")])
-    head = [
-        "head",
-        "signal of the output",
-        "other signals",
-        "counted letters",
-        "other letters",
-        "preferred letter",
-    ]
+    head = ["head", "signal of the output", "other signals", "counted letters", "other letters", "preferred letter"]
     return markdown(head, body)
 
 

@@ -63,17 +63,7 @@ def median_seconds(work: Callable[[], Any], device: torch.device, repeats: int =
 def tests(setting: Setting) -> str:
     """Run the tests with the marker `gpu` in another process."""
     folder = Path(__file__).parent.parent / "tests"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "gpu",
-        "-p",
-        "no:cacheprovider",
-        str(folder / "test_gpu.py"),
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(folder / "test_gpu.py")]
     if setting.small:
         command.append("--collect-only")
     process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder.parent)
@@ -247,10 +237,7 @@ def _hugging_face(run: Any, sources: list[str], setting: Setting) -> Callable[[i
             options = {"num_beams": beam, "do_sample": False, "length_penalty": 0.0, "early_stopping": True}
             with torch.inference_mode():
                 tokens = peer.generate(
-                    inputs,
-                    attention_mask=(inputs != PAD).long(),
-                    max_new_tokens=2 * inputs.shape[1] + 50,
-                    **options,
+                    inputs, attention_mask=(inputs != PAD).long(), max_new_tokens=2 * inputs.shape[1] + 50, **options
                 )
             for row, answer in zip(rows, tokens.tolist(), strict=True):
                 answers[row] = target.decode(answer[1:])

@@ -88,11 +88,7 @@ def make_grid(trainings: int, folder: Path, *, variants: bool, lines: int = 30) 
             job.run.path.mkdir(parents=True)
             job.run.metrics_file.write_text(metrics)
             figures = Measured(
-                exact_match=0.9 + 0.0001 * seed,
-                steps_to_99=20,
-                parameters=100,
-                seconds=1.0,
-                loss=0.1 * (seed + 1),
+                exact_match=0.9 + 0.0001 * seed, steps_to_99=20, parameters=100, seconds=1.0, loss=0.1 * (seed + 1)
             )
             stored = {"config": _compared(job.stored), "measured": dataclasses.asdict(figures)}
             job.folder.joinpath(MEASURED).write_text(json.dumps(stored))

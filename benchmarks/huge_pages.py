@@ -62,14 +62,7 @@ def main() -> None:
         parser.error(f"--steps: at least {EVERY}")
     results = dict(run_in_processes(partial(measure, args.data, args.steps), [False, True]))
     rows = [
-        [
-            f"{EVERY * (index + 1):,}",
-            f"{default:.2f}",
-            f"{huge:.2f}",
-            f"{huge / default:.2f}",
-            f"{a:,.0f}",
-            f"{b:,.0f}",
-        ]
+        [f"{EVERY * (index + 1):,}", f"{default:.2f}", f"{huge:.2f}", f"{huge / default:.2f}", f"{a:,.0f}", f"{b:,.0f}"]
         for index, ((default, a), (huge, b)) in enumerate(zip(results[False], results[True], strict=True))
     ]
     speeds = ["steps/s: default of glibc", "huge pages", "ratio"]

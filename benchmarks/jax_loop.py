@@ -21,15 +21,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "counting": {"letters": 4, "signals": 0, "outputs": 3, "lr": 0.05, "steps": 2000},
     "difference": {"letters": 4, "signals": 0, "outputs": 4, "lr": 0.05, "steps": 1000, "self_att": True},
     "signal": {"letters": 3, "signals": 1, "outputs": 1, "lr": 0.005, "steps": 2000, "encoder": True},
-    "signal2": {
-        "letters": 3,
-        "signals": 3,
-        "outputs": 3,
-        "lr": 0.005,
-        "steps": 2000,
-        "encoder": True,
-        "heads": 4,
-    },
+    "signal2": {"letters": 3, "signals": 3, "outputs": 3, "lr": 0.005, "steps": 2000, "encoder": True, "heads": 4},
 }
 """Sizes of the tasks, with the defaults of `regard train`."""
 MAX_LEN, HIDDEN, BATCH = 10, 64, 100

@@ -44,10 +44,7 @@ def write_cards(cards: Sequence[Card], path: str | Path) -> list[Path]:
     path = Path(path)
     tests = [row.test for row in cards[0].rows]
     scores = [
-        [
-            "softmax: correct, %, mean (range of the seeds)",
-            *(interval_text(row.softmax) for row in cards[0].rows),
-        ]
+        ["softmax: correct, %, mean (range of the seeds)", *(interval_text(row.softmax) for row in cards[0].rows)]
     ]
     costs = []
     for card in without_baseline(cards):

@@ -34,11 +34,7 @@ def measure_run(lesson: str, run: LessonRun) -> dict[str, Any]:
             for name, value in measure(lesson, trained).items():
                 if value is not None:
                     figures.setdefault(name, []).append(round(value, 4))
-    return {
-        "command": run.command,
-        "seconds": round((time.process_time() - begin) / SEEDS, 1),
-        "figures": figures,
-    }
+    return {"command": run.command, "seconds": round((time.process_time() - begin) / SEEDS, 1), "figures": figures}
 
 
 def main() -> None:

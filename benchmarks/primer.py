@@ -26,12 +26,7 @@ from typing import Any
 from flags import count, new_file
 from peers import HERE, jax_python
 
-TASKS = {
-    "counting": {},
-    "difference": {"self_att": True},
-    "signal": {"pos_enc": True},
-    "signal2": {},
-}
+TASKS = {"counting": {}, "difference": {"self_att": True}, "signal": {"pos_enc": True}, "signal2": {}}
 EVERY, SAMPLES, GOAL = 50, 2000, 0.99
 PATIENCE = 20_000
 """Number of steps after which a program stops if it has not reached the goal."""

@@ -132,22 +132,14 @@ def reliability(results: Results, seeds: range) -> str:
             line = ["difference"]
         for recipe in ("regard", "seed"):
             shares = [row["exact_match"] for row in rows(results, seeds, name, recipe, **flags)]
-            line += [
-                percent(min(shares)),
-                percent(statistics.median(shares)),
-                f"{sum(s >= 0.99 for s in shares)}",
-            ]
+            line += [percent(min(shares)), percent(statistics.median(shares)), f"{sum(s >= 0.99 for s in shares)}"]
         body.append(line)
     head = ["task", "regard: minimum", "median", "seeds ≥ 99 %", "seed: minimum", "median", "seeds ≥ 99 %"]
     return markdown(head, body)
 
 
 def losses(
-    results: Results,
-    seeds: range,
-    task: str,
-    variants: list[tuple[str, dict[str, Any], list[str]]],
-    marks: list[int],
+    results: Results, seeds: range, task: str, variants: list[tuple[str, dict[str, Any], list[str]]], marks: list[int]
 ) -> str:
     """Table of losses at some steps: published, and measured with both recipes."""
     body = []

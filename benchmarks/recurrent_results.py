@@ -45,13 +45,7 @@ def percent(share: float) -> str:
 def lines_of(comparison: Comparison, extra: Callable[[Variant, int, Measured], Mapping[str, Any]]) -> Lines:
     """Return all measurements as values that JSON can store."""
     return [
-        {
-            "task": comparison.task,
-            **variant.varied,
-            "seed": seed,
-            **vars(measured),
-            **extra(variant, seed, measured),
-        }
+        {"task": comparison.task, **variant.varied, "seed": seed, **vars(measured), **extra(variant, seed, measured)}
         for variant in comparison.variants
         for seed, measured in enumerate(comparison.measured[variant.name])
     ]

@@ -260,10 +260,7 @@ Judged = tuple[list[HeadClaim], list[Fact]]
 
 
 def _judge_relevance(
-    maps: Sequence[Mapping[str, LayerMap]],
-    others: Sequence[Mapping[str, LayerMap]],
-    causal: bool,
-    circuit: Circuit,
+    maps: Sequence[Mapping[str, LayerMap]], others: Sequence[Mapping[str, LayerMap]], causal: bool, circuit: Circuit
 ) -> Judged:
     """Return the sentences on attention to relevant inputs, after the correction over all heads."""
     heads: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = []

@@ -50,10 +50,7 @@ GRID: dict[str, tuple[float, ...]] = {
     RAISES: (0.0, 1e-4, 1e-3, 1e-2),
 }
 """Thresholds by kind of sentence. All other kinds have none."""
-KINDS = (
-    *("needed", "not needed", "replace each other", "cancel each other", "alignment"),
-    *GRID,
-)
+KINDS = (*("needed", "not needed", "replace each other", "cancel each other", "alignment"), *GRID)
 
 
 def known_models() -> Iterator[tuple[KnownModel, bool]]:

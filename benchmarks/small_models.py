@@ -54,13 +54,7 @@ GPT: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-XLM: dict[str, Any] = {
-    "vocab_size": 60,
-    "emb_dim": 32,
-    "n_layers": 2,
-    "n_heads": 4,
-    "max_position_embeddings": 80,
-}
+XLM: dict[str, Any] = {"vocab_size": 60, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 80}
 IMAGE: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -144,18 +138,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("ibert", "encoder", TEXT, **HAND),
     *[
         Architecture(name, "decoder", GROUPED, grouped_heads=True)
-        for name in (
-            "llama",
-            "qwen2",
-            "qwen3",
-            "gemma",
-            "phi3",
-            "olmo2",
-            "granite",
-            "smollm3",
-            "cohere",
-            "helium",
-        )
+        for name in ("llama", "qwen2", "qwen3", "gemma", "phi3", "olmo2", "granite", "smollm3", "cohere", "helium")
     ],
     Architecture("gpt2", "decoder", GPT),
     Architecture("gpt_bigcode", "decoder", GPT, grouped_heads=True),
@@ -191,24 +174,14 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("codegen", "decoder", GPT | {"rotary_dim": 4}, **HAND),
     Architecture("bloom", "decoder", {"vocab_size": 60, "hidden_size": 32, "n_layer": 2, "n_head": 4}, **HAND),
     Architecture(
-        "mpt",
-        "decoder",
-        {"vocab_size": 60, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 80},
-        **HAND,
+        "mpt", "decoder", {"vocab_size": 60, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 80}, **HAND
     ),
     Architecture("falcon", "decoder", TEXT | {"alibi": False}, grouped_heads=True),
     Architecture("openai-gpt", "decoder", GPT, generates=False, **HAND),
     Architecture(
         "xglm",
         "decoder",
-        {
-            "vocab_size": 60,
-            "d_model": 32,
-            "num_layers": 2,
-            "attention_heads": 4,
-            "ffn_dim": 48,
-            "pad_token_id": 0,
-        },
+        {"vocab_size": 60, "d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 48, "pad_token_id": 0},
         **HAND,
     ),
     *[
@@ -257,14 +230,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture(
         "swin",
         "vision",
-        {
-            "image_size": 16,
-            "patch_size": 2,
-            "embed_dim": 16,
-            "depths": [2, 1],
-            "num_heads": [2, 4],
-            "window_size": 4,
-        },
+        {"image_size": 16, "patch_size": 2, "embed_dim": 16, "depths": [2, 1], "num_heads": [2, 4], "window_size": 4},
         window=True,
         note="each window of an input has a separate map; the model returns the weights of only one layer of each"
         " stage.",
@@ -280,11 +246,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("hubert", "speech", SOUND),
     Architecture("unispeech", "speech", SOUND),
     Architecture(
-        "wavlm",
-        "speech",
-        SOUND,
-        **HAND,
-        note="the model returns the mean of all heads; Regard records each head.",
+        "wavlm", "speech", SOUND, **HAND, note="the model returns the mean of all heads; Regard records each head."
     ),
     Architecture(
         "whisper",
@@ -302,12 +264,7 @@ ARCHITECTURES: list[Architecture] = [
         "reformer",
         "encoder",
         {"vocab_size": 60, "hidden_size": 32, "attention_head_size": 8, "num_attention_heads": 4}
-        | {
-            "feed_forward_size": 48,
-            "attn_layers": ["lsh"],
-            "axial_pos_shape": [4, 4],
-            "axial_pos_embds_dim": [16, 16],
-        }
+        | {"feed_forward_size": 48, "attn_layers": ["lsh"], "axial_pos_shape": [4, 4], "axial_pos_embds_dim": [16, 16]}
         | {"lsh_attn_chunk_length": 4, "num_buckets": 2, "is_decoder": False, "pad_token_id": 0},
         unsupported="queries attend to positions with the same hash, in several rounds, so there is no matrix of"
         " weights over keys.",

@@ -24,10 +24,7 @@ RULES: list[tuple[str, int]] = [
     (r".*heads$|n_head|.*num_attn_heads|.*attention_heads.*|heads", HEADS),
     (r".*(lora_rank|adapter_rank|low_rank_dim|latent_size)$", 16),
     (r".*(experts_per_tok(en)?|moe_topk|moe_k|experts_top_k|num_selected_experts|top_k_experts)$|top_k", 2),
-    (
-        r".*(n_group|topk_group|n_shared_experts|num_shared_experts|first_k_dense_replace|moe_layer_start_index)$",
-        1,
-    ),
+    (r".*(n_group|topk_group|n_shared_experts|num_shared_experts|first_k_dense_replace|moe_layer_start_index)$", 1),
     (r".*experts?$|num_experts.*|moe_num_experts", 4),
     (r".*(sliding_window|window_size|attention_window|local_attention|attention_chunk_size)(_size)?$", WINDOW),
     (r".*max_.*position.*|n_positions|.*max_seq_len.*|.*max_length|max_sequence_length|n_ctx|seq_length", 128),

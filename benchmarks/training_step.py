@@ -135,16 +135,7 @@ def main() -> None:
         for name in flags.models:
             for precision in flags.precisions:
                 for program in PROGRAMS:
-                    command = [
-                        sys.executable,
-                        __file__,
-                        "--steps",
-                        str(flags.steps),
-                        "--one",
-                        name,
-                        program,
-                        precision,
-                    ]
+                    command = [sys.executable, __file__, "--steps", str(flags.steps), "--one", name, program, precision]
                     command += ["--compile"] if flags.compile else []
                     process = subprocess.run(command, check=False, capture_output=True, text=True)
                     if process.returncode:

@@ -44,11 +44,7 @@ def train_regard(data: Path, steps: int, folder: Path) -> None:
         overwrite=True,
         progress=False,
     )
-    line = {
-        "updates": steps,
-        "seconds": time.perf_counter() - begun,
-        "processor_seconds": time.process_time() - used,
-    }
+    line = {"updates": steps, "seconds": time.perf_counter() - begun, "processor_seconds": time.process_time() - used}
     line["bleu"] = best_validation(trained)
     (folder / "ours.json").write_text(json.dumps(line) + "\n")
 

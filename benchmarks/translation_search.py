@@ -14,18 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from markdown_tables import markdown
-from multi30k import (
-    BATCH,
-    POSITIONS,
-    SIZES,
-    Setting,
-    files,
-    joeynmt_files,
-    joined,
-    load_run,
-    marian,
-    texts,
-)
+from multi30k import BATCH, POSITIONS, SIZES, Setting, files, joeynmt_files, joined, load_run, marian, texts
 from peers import run_joeynmt
 
 BEAMS = (1, 5)

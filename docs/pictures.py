@@ -85,19 +85,8 @@ def main() -> None:
         run = regard.train("dates", model="transformer", hidden=32, heads=4, steps=1000, savepath=folder)
         with served(run) as address:
             at = f"{address}#input={DATE}"
-            take(
-                browser,
-                f"{at}&mode=flow",
-                "flow",
-                lambda page: page.wait_for_selector("text=through the encoder"),
-            )
-            take(
-                browser,
-                f"{at}&written=3,0",
-                "tree",
-                lambda page: page.wait_for_selector(".steps svg"),
-                high=TALL,
-            )
+            take(browser, f"{at}&mode=flow", "flow", lambda page: page.wait_for_selector("text=through the encoder"))
+            take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".steps svg"), high=TALL)
         minilm_page(browser, Path(folder))
         timeline_page(browser, Path(folder))
 

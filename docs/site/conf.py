@@ -38,12 +38,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_show_search_summary = False  # summaries fetch pages, which browsers forbid for a site on disk
 
-PARTS = {
-    "Tutorials": "tutorials",
-    "How-to guides": "how-to",
-    "Reference": "reference",
-    "Explanation": "explanation",
-}
+PARTS = {"Tutorials": "tutorials", "How-to guides": "how-to", "Reference": "reference", "Explanation": "explanation"}
 FIRST = {
     "tutorials": ["first-model", "hugging-face", "translator", "larger-corpus"],
     "how-to": ["install", "look-inside", "make-figures", "test-explanations", "external-models"],

@@ -18,11 +18,7 @@ from regard.evaluation.bleu import Quality as Quality
 from regard.evaluation.scoring import Scored as Scored
 from regard.external.comparison import ModelComparison as ModelComparison
 from regard.external.head_pruning import PrunedExternalModel as PrunedExternalModel
-from regard.external.layer_maps import (
-    LongRecord as LongRecord,
-    LongRecords as LongRecords,
-    record_long as record_long,
-)
+from regard.external.layer_maps import LongRecord as LongRecord, LongRecords as LongRecords, record_long as record_long
 from regard.external.loading import look as look
 from regard.external.logit_attribution import (
     LogitAttribution as LogitAttribution,
@@ -32,11 +28,7 @@ from regard.external.logit_attribution import (
 )
 from regard.external.logit_lens import LogitLens as LogitLens, logit_lens as logit_lens
 from regard.external.model import ExternalModel as ExternalModel
-from regard.external.next_tokens import (
-    NextToken as NextToken,
-    NextTokens as NextTokens,
-    next_tokens as next_tokens,
-)
+from regard.external.next_tokens import NextToken as NextToken, NextTokens as NextTokens, next_tokens as next_tokens
 from regard.fast.memory import keep_memory as keep_memory
 from regard.interpret.alignment import (
     Agreement as Agreement,
@@ -49,11 +41,7 @@ from regard.interpret.alignment import (
 from regard.interpret.attribution.methods import Attribution as Attribution, attribute as attribute
 from regard.interpret.composition import Composition as Composition, composition as composition
 from regard.interpret.estimates import Estimate as Estimate
-from regard.interpret.examination import (
-    Examination as Examination,
-    HeadFindings as HeadFindings,
-    examine as examine,
-)
+from regard.interpret.examination import Examination as Examination, HeadFindings as HeadFindings, examine as examine
 from regard.interpret.explanation import Explanation as Explanation, explain as explain
 from regard.interpret.figures import plot as plot
 from regard.interpret.importance import HeadImportance as HeadImportance, head_importance as head_importance
@@ -83,13 +71,7 @@ from regard.interpret.timeline import (
     RoleTimeline as RoleTimeline,
     Timeline as Timeline,
 )
-from regard.interpret.why import (
-    ScorePart as ScorePart,
-    Trace as Trace,
-    TraceNode as TraceNode,
-    Why as Why,
-    why as why,
-)
+from regard.interpret.why import ScorePart as ScorePart, Trace as Trace, TraceNode as TraceNode, Why as Why, why as why
 from regard.runs.alignment import LinkedPair as LinkedPair
 from regard.runs.derived_runs import PruneReport as PruneReport, average as average, prune as prune
 from regard.runs.live_page import write_live_page as write_live_page
@@ -154,12 +136,7 @@ from regard.viz.attention_map import (
 )
 from regard.viz.maps import LayerMap as LayerMap
 from regard.viz.plots import PaperFigure as PaperFigure
-from regard.viz.subject import (
-    ForwardPass as ForwardPass,
-    Layer as Layer,
-    ProbeInput as ProbeInput,
-    Subject as Subject,
-)
+from regard.viz.subject import ForwardPass as ForwardPass, Layer as Layer, ProbeInput as ProbeInput, Subject as Subject
 from regard_course.check import check as check
 from regard_course.report import (
     CaseReport as CaseReport,

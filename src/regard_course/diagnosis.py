@@ -241,8 +241,7 @@ def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, 
 def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
     """Return the cases sorted by the size of their answers, because small answers are the fastest to compare."""
     pairs = sorted(
-        zip(cases, answers, strict=True),
-        key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0),
+        zip(cases, answers, strict=True), key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0)
     )
     return [case for case, _ in pairs], [answer for _, answer in pairs]
 

@@ -39,11 +39,7 @@ Answer = Mapping[str, Any]
 def begin_report(exercise: Exercise, name: str, seed: int) -> ExerciseReport:
     """Return the report on an answer that was not begun. `name`: the learner's function or class."""
     return ExerciseReport(
-        exercise=exercise.name,
-        title=exercise.title,
-        object=name,
-        state="not begun",
-        inputs=len(exercise.cases(seed)),
+        exercise=exercise.name, title=exercise.title, object=name, state="not begun", inputs=len(exercise.cases(seed))
     )
 
 

@@ -37,10 +37,7 @@ def many_heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_print_whole_numbers(
-    words: list[str],
-    many_heads: Path,
-    command: Callable[..., tuple[int, str, str]],
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], many_heads: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[Any] = []
 

@@ -49,8 +49,6 @@ page: Path = regard.make_maps(records).to_html("records.html")
 with regard.intervene(run.model, "cross", heads=[1], to="uniform"):
     print(run.attend().probabilities)
 print(
-    regard.plot("positions").save("waves.png"),
-    regard.list_tasks()[0].input,
-    regard.fetch("multi30k", savepath="data"),
+    regard.plot("positions").save("waves.png"), regard.list_tasks()[0].input, regard.fetch("multi30k", savepath="data")
 )
 regard.show(run, browser=False)

@@ -42,13 +42,7 @@ from regard.activations.components import Change, replace_outputs
 from regard.arguments import public
 from regard.attention.names import known_name
 from regard.errors import InputError, check_range, plural
-from regard.interpret.edges import (
-    LOGITS,
-    corrupted_pass,
-    graph_of_probe,
-    patched_reads,
-    run_patched,
-)
+from regard.interpret.edges import LOGITS, corrupted_pass, graph_of_probe, patched_reads, run_patched
 from regard.result import Result, plain_table, signed
 from regard.viz.subject import Subject, check_subject
 

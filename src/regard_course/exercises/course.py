@@ -337,12 +337,7 @@ EXERCISES: tuple[Exercise, ...] = (
         row("large scores", 2, 3, 5, scores=lambda draw: 2_000 * draw("b q k")),
         row("equal scores", 2, 3, 5, scores=lambda draw: np.zeros(draw.shape("b q k"))),
         row("one key", 3, 5, 1),
-        row(
-            "a fully masked row",
-            *(2, 5, 5),
-            mask=with_empty_rows("b q k", (0, 1), (1, -1)),
-            gradients=("scores",),
-        ),
+        row("a fully masked row", *(2, 5, 5), mask=with_empty_rows("b q k", (0, 1), (1, -1)), gradients=("scores",)),
         row("gradients", 2, 3, 5, gradients=("scores",)),
         fixed("by hand", scores=[[[1.0, 2.0], [2.0, 3.0]]], mask=[[[True, True], [True, False]]]),
     ),
@@ -532,12 +527,7 @@ EXERCISES: tuple[Exercise, ...] = (
                 row("one step", 2, 5, 1, 2),
                 row("a batch of one", 1, 7, 5, 2),
                 row("gradients", 2, 3, 2, 2, gradients=("parameters",)),
-                constructor={
-                    "source_size": str(SOURCE_SIZE),
-                    "target_size": str(TARGET_SIZE),
-                    "layers": "N",
-                    **MODEL,
-                },
+                constructor={"source_size": str(SOURCE_SIZE), "target_size": str(TARGET_SIZE), "layers": "N", **MODEL},
             )
         ),
         small_cases=lambda: [SMALL_TRANSFORMER],
@@ -556,10 +546,7 @@ EXERCISES: tuple[Exercise, ...] = (
         row("one step", 4, 11, 1),
         row("no end token", 5, 13, 5),
     ),
-    _exercise(
-        Solution.beam_search,
-        _beam,
-    ),
+    _exercise(Solution.beam_search, _beam),
     # one step of Bahdanau's decoder, and one of Luong's
     _drawn(
         Solution.bahdanau_step,
@@ -718,14 +705,8 @@ EXERCISES: tuple[Exercise, ...] = (
         row("gradients", 2, 3, 5, 11, gradients=("states", "w_gate", "w_up", "w_down")),
         fixed("by hand", states=[[[1.0], [-1.0]]], w_gate=[[2.0]], w_up=[[3.0]], w_down=[[1.0]]),
     ),
-    _exercise(
-        Solution.learn_merges,
-        _learned,
-    ),
-    _exercise(
-        Solution.apply_merges,
-        _applied,
-    ),
+    _exercise(Solution.learn_merges, _learned),
+    _exercise(Solution.apply_merges, _applied),
     _drawn(
         Solution.next_token_probabilities,
         "v",
@@ -743,10 +724,7 @@ EXERCISES: tuple[Exercise, ...] = (
     _drawn(
         Solution.induction_score,
         "t",
-        {
-            "weights": lambda draw: _normalized(np.tril(draw.generator.random(draw.shape("t t")))),
-            "tokens": None,
-        },
+        {"weights": lambda draw: _normalized(np.tril(draw.generator.random(draw.shape("t t")))), "tokens": None},
         row("many repetitions", 13, tokens=_letters(3)),
         row("few repetitions", 11, tokens=_letters(9)),
         row("two letters", 17, tokens=_letters(2)),
@@ -756,11 +734,7 @@ EXERCISES: tuple[Exercise, ...] = (
     _drawn(
         Solution.patching_effect,
         "l h N",
-        {
-            "clean": lambda draw: 6 + draw("N"),
-            "corrupt": "N",
-            "patched": lambda draw: 3 + draw("l h N"),
-        },
+        {"clean": lambda draw: 6 + draw("N"), "corrupt": "N", "patched": lambda draw: 3 + draw("l h N")},
         row("prime sizes", 3, 5, 11),
         row("one input", 2, 7, 1),
         fixed("by hand", clean=[5.0, 3.0], corrupt=[1.0, 1.0], patched=[[[4.0, 2.0], [1.0, 1.0]]]),

@@ -223,11 +223,5 @@ def _read(number: int, name: str, language: str) -> Lesson:
     parts = {heading.strip(): text.strip() for heading, text in zip(headings, texts, strict=True)}
     assert tuple(parts) == PARTS, f"lesson {name} has parts {tuple(parts)}"
     return Lesson(
-        number=number,
-        name=name,
-        title=title.strip(),
-        parts=parts,
-        runs=RUNS[name],
-        language=language,
-        state=state,
+        number=number, name=name, title=title.strip(), parts=parts, runs=RUNS[name], language=language, state=state
     )

@@ -202,8 +202,7 @@ replace(
     not_normalized=lambda self, scores: np.exp(scores),
 )
 replace(
-    Solution.softmax_over,
-    overflow=lambda self, scores, axis: np.exp(scores) / np.exp(scores).sum(axis, keepdims=True),
+    Solution.softmax_over, overflow=lambda self, scores, axis: np.exp(scores) / np.exp(scores).sum(axis, keepdims=True)
 )
 replace(
     Solution.zero_masked_rows,
@@ -455,9 +454,7 @@ replace(Solution.new_token, same_new_token=lambda self, first, number: first)
 replace(
     Solution.merge_pair,
     merged_from_the_right=_around(
-        Solution.merge_pair,
-        lambda tokens, pair, new: (tokens[::-1], pair[::-1], new),
-        lambda merged: merged[::-1],
+        Solution.merge_pair, lambda tokens, pair, new: (tokens[::-1], pair[::-1], new), lambda merged: merged[::-1]
     ),
 )
 replace(Solution.merge_order, merges_reversed=lambda self, merges: list(range(len(merges)))[::-1])
@@ -637,9 +634,7 @@ replace(
     without_start=lambda self, tokens: tokens[1:] or tokens,
 )
 replace(
-    Solution.token_limit,
-    one_too_few=lambda self, longest: longest - 1,
-    one_too_many=lambda self, longest: longest + 1,
+    Solution.token_limit, one_too_few=lambda self, longest: longest - 1, one_too_many=lambda self, longest: longest + 1
 )
 replace(
     Solution.strip_tokens,
@@ -704,8 +699,7 @@ replace(Solution.token_gains, unlikeliest=lambda self, log_probabilities: -log_p
 replace(Solution.is_end, never_ends=lambda self, token, end: False)
 replace(Solution.is_finished, never_ends=lambda self, tokens, end: False)
 replace(
-    Solution.is_done,
-    first_end_stops=lambda self, beam, end: any(self.is_finished(tokens, end) for _, tokens in beam),
+    Solution.is_done, first_end_stops=lambda self, beam, end: any(self.is_finished(tokens, end) for _, tokens in beam)
 )
 replace(Solution.luong_query, old_state_throughout=lambda self, new, old: old)
 replace(Solution.luong_output_state, old_state_throughout=lambda self, new, old: old)

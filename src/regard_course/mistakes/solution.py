@@ -803,15 +803,7 @@ class Solution(SearchSolution):
         return state
 
     def bahdanau_step(
-        self,
-        previous: Array,
-        state: Array,
-        memory: Array,
-        cell: Any,
-        w: Array,
-        u: Array,
-        v: Array,
-        mask: Mask = None,
+        self, previous: Array, state: Array, memory: Array, cell: Any, w: Array, u: Array, v: Array, mask: Mask = None
     ) -> tuple[Array, ...]:
         """Return the next state s_i, and the weights α_i.
 

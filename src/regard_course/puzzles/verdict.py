@@ -13,16 +13,7 @@ from typing import Any, NamedTuple, cast
 from regard.errors import InputError
 from regard.result import Result
 from regard_course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram, read_program
-from regard_course.puzzles.puzzle import (
-    BLANK,
-    NO_VALUE,
-    PUZZLES,
-    TEXTS,
-    Puzzle,
-    each_step,
-    open_brackets,
-    show_answer,
-)
+from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, open_brackets, show_answer
 from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, Assignment, ForkServer, run_file
 from regard_lab.programs.language import (
     Aggregate,
