@@ -574,11 +574,10 @@ class Examination(Result):
         added = [(f"{layer} {head}", value, self.importance.interval(layer, head)) for value, layer, head in ranked]
         caption = "Points: loss increase when each head is disabled, with its interval"
         parts: list[Part] = [
-            Group(*self.sentences),
             Plot(
                 lambda: _draw_heads(added, "added to the loss when the head is off (nats)"),
                 f"{caption}; the table below has the numbers",
-            ),
+            )
         ]
         if (uniform := self.uniform) is not None:
             shares = [
@@ -595,7 +594,7 @@ class Examination(Result):
             )
         table = self.table()
         assert isinstance(table, Group)
-        parts.append(table)
+        parts += [Group(*self.sentences), table]
         if explorer is not None:
             to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
             parts.append(Links("Link to the explorer, while `regard show` runs", to))

@@ -622,15 +622,15 @@ class Timeline(Result):
         """
         roles = ", ".join(f"{role}: {COLOURS[role]}" for role in self.matched)
         parts: list[Part] = [
+            Plot(lambda: draw_heads(self.runs, self.matched), f"Role of each head at each snapshot, by color: {roles}"),
+            "Each row is a head of one seed. Its color is that of the role with the largest score, "
+            "stronger for a larger score; no color for scores of 0.",
             Group(*self.sentences),
             Plot(lambda: draw_roles(self.runs, self.matched, self.threshold), "Score of each role, loss and accuracy"),
             "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
             "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
             self.role_table(),
             self.order_table(),
-            Plot(lambda: draw_heads(self.runs, self.matched), f"Role of each head at each snapshot, by color: {roles}"),
-            "Each row is a head of one seed. Its color is that of the role with the largest score, "
-            "stronger for a larger score; no color for scores of 0.",
             Group(*self.notes),
         ]
         write_file(Path(path), render_page(f"When the heads of {self.task} form", parts).encode())

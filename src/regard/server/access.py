@@ -119,10 +119,7 @@ class AccessControl:
         if request.scope["path"].startswith("/api/") and site not in ("same-origin", "none"):
             return 403, f"a page of another site ({site[:SHOWN]}) has no access: use a page from {host[:SHOWN]}"
         if self._token is not None and not (self._token_in_url(request) or self._token_in_cookie(request)):
-            return (
-                401,
-                "the token is missing or incorrect: open the address, with ?token=, that regard show printed",
-            )
+            return (401, "the token is missing or incorrect: open the address, with ?token=, that regard show printed")
         return None
 
     def _token_in_url(self, request: Request) -> bool:

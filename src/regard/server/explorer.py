@@ -292,12 +292,7 @@ class Explorer:
         return self.subject.with_inputs(labels), labels
 
     def samples(
-        self,
-        layer: LayerName,
-        head: Number = 0,
-        token: Input = None,
-        wrong_first: Flag = False,
-        texts: Texts = (),
+        self, layer: LayerName, head: Number = 0, token: Input = None, wrong_first: Flag = False, texts: Texts = ()
     ) -> dict[str, Any]:
         """Return the inputs with the largest weights of a head, as `HeadSamples`; searches the same inputs as
         `importance`."""

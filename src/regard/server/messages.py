@@ -69,8 +69,7 @@ class InterventionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Interventions = Annotated[
-    list[InterventionRequest],
-    Meta(max_length=MAX_ITEMS, description=f"a list of at most {MAX_ITEMS} interventions"),
+    list[InterventionRequest], Meta(max_length=MAX_ITEMS, description=f"a list of at most {MAX_ITEMS} interventions")
 ]
 
 

@@ -186,13 +186,13 @@ class Comparison(Result):
         for name, command in runs:
             shown.add_row(Text(name), Text(command))
         parts: list[Part] = [
-            self.table(),
             Plot(lambda: learning_curves(self, "svg"), "Learning curves: exact match and loss by training step"),
             Plot(lambda: curves(self, "svg"), "Exact match by the last flag, with the range of the seeds"),
+            self.table(),
             shown,
         ]
         if explorer is not None and len(runs) > 1:
-            parts.append(_links(self, explorer))
+            parts += _links(self, explorer)
         write_file(Path(path), render_page(f"Comparison: {self.task}", parts).encode())
         return Path(path)
 
@@ -382,8 +382,8 @@ def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
     return series
 
 
-def _links(comparison: Comparison, explorer: str) -> Links:
-    """Return links to the first run, alone and side by side with other runs.
+def _links(comparison: Comparison, explorer: str) -> list[Part]:
+    """Return the command that serves the runs, and links to the first run, alone and side by side with other runs.
 
     The other runs are the first seed of every variant, and the other seeds of the first variant, which show the
     random variation.
@@ -392,11 +392,14 @@ def _links(comparison: Comparison, explorer: str) -> Links:
     runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
     names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
     folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
-    title = f"In the explorer, served by: regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
+    command = f"regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
     comparisons = [
         (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
     ]
-    return Links(title, [(names[0], explorer), *comparisons])
+    return [
+        f"The links work while this command runs: {command}",
+        Links("In the explorer", [(names[0], explorer), *comparisons]),
+    ]
 
 
 def learning_curves(comparison: Comparison, format: str) -> bytes:
@@ -441,7 +444,8 @@ def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Int
 
 
 def curves(comparison: Comparison, format: str) -> bytes:
-    """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their range."""
+    """Draw exact match by the last flag: the mean and range of the seeds, as a line with a band for numbers, as points
+    with bars for categories, which have no order."""
     from regard.viz.figure import figure_bytes, new_figure
 
     last = list(comparison.variants[0].varied)[-1]
@@ -450,12 +454,24 @@ def curves(comparison: Comparison, format: str) -> bytes:
     values = _flag_values(comparison, last)
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     positions = values if numeric else list(range(len(values)))
-    for others, variants in _series(comparison).items():
+    series = _series(comparison)
+    for number, (others, variants) in enumerate(series.items()):
         means = [seed_range(comparison.values(variant, "exact_match")) for variant in variants]
-        _plot_band(axes, positions, means, marker="o", label=", ".join(map(str, others)) or comparison.task)
+        label = ", ".join(map(str, others)) or comparison.task
+        if numeric:
+            _plot_band(axes, positions, means, marker="o", label=label)
+            continue
+        shift = 0.5 * ((number + 0.5) / len(series) - 0.5)  # series stand beside each other
+        ends = [
+            (mean.value if mean.low is None else mean.low, mean.value if mean.high is None else mean.high)
+            for mean in means
+        ]
+        bars = [[mean.value - low, high - mean.value] for mean, (low, high) in zip(means, ends, strict=True)]
+        places = [position + shift for position in positions]
+        axes.errorbar(places, [mean.value for mean in means], np.transpose(bars), fmt="o", capsize=3, label=label)
     axes.set(xlabel=last, ylabel="exact match (mean, range of the seeds)", ylim=(-0.02, 1.02))
     axes.set_xticks(positions, [str(value) for value in values])
-    if len(_series(comparison)) <= MOST_LABELS:
+    if len(series) <= MOST_LABELS:
         axes.legend()
     axes.grid(alpha=0.3)
     return figure_bytes(figure, format)

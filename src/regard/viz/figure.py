@@ -25,10 +25,7 @@ from rich.cells import cell_len, set_cell_size
 from regard.errors import InputError
 from regard.viz.maps import shown_label
 
-BLUES = (
-    *("#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd"),
-    *("#4a8ccc", "#3172b8", "#22589d", "#1c437d"),
-)
+BLUES = (*("#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd"), *("#4a8ccc", "#3172b8", "#22589d", "#1c437d"))
 """Colors from zero to the largest weight, as on a light page (`js/colours.js`)."""
 NOT_FINITE = (194, 24, 91)
 """Magenta, the color of a weight that is not finite, as in `js/colours.js`."""

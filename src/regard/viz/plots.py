@@ -187,11 +187,7 @@ def draw_intervals(
 
 
 def draw_by_layer(
-    values: Mapping[str, Sequence[float]],
-    reference: Sequence[float],
-    width: float,
-    unit: str,
-    reference_name: str,
+    values: Mapping[str, Sequence[float]], reference: Sequence[float], width: float, unit: str, reference_name: str
 ) -> Figure:
     """Draw the values of the heads of each layer as dots, the mean over heads as a line, and a reference value
     per layer."""
@@ -241,12 +237,7 @@ def spread_labels(points: np.ndarray, labels: Mapping[int, str], width: float, h
 
 
 def draw_points(
-    points: np.ndarray,
-    labels: Mapping[int, str],
-    shares: tuple[float, float],
-    width: float,
-    *,
-    grey: Sequence[int],
+    points: np.ndarray, labels: Mapping[int, str], shares: tuple[float, float], width: float, *, grey: Sequence[int]
 ) -> Figure:
     """Draw points (N, 2), with labels for the points in `labels`, and gray dots for the points in `grey`.
 

@@ -23,6 +23,7 @@ caption { text-align: start; font-weight: 600; padding: 0.4rem 0; }
 th, td { text-align: start; padding: 2px 12px 2px 0; vertical-align: top;
   border-bottom: 1px solid light-dark(#dbe4ee, #2b3a4b); }
 img { max-width: 100%; height: auto; } p { max-width: 72ch; margin: 0.4rem 0; }
+@media screen and (max-width: 40rem) { .picture img { width: 40rem; max-width: none; } } /* text stays readable */
 a { color: light-dark(#08519c, #8abaea); }
 @media print { body { margin: 0; } table, img { break-inside: avoid; } }
 """
@@ -109,7 +110,8 @@ def _render_plot(plot: Plot) -> str:
     with rc_context(DARK):
         dark = _data_url(plot.draw())
     source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-    return f'<picture>{source}<img src="{light}" alt="{html.escape(plot.says)}"></picture>'
+    image = f'<picture>{source}<img src="{light}" alt="{html.escape(plot.says)}"></picture>'
+    return f'<div class="wide picture" tabindex="0" role="group" aria-label="figure">{image}</div>'
 
 
 def _data_url(svg: bytes) -> str:

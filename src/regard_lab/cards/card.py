@@ -471,24 +471,29 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
     softmax. Blue is better than softmax, red is worse. Numbers are percentage points, with half the width of the
     interval in small type. A number in bold type with a star has an interval that excludes zero; the interval holds for
     all tests of the mechanism at once."""
-    from regard.viz.figure import (
-        figure_bytes,  # matplotlib is slow to import
-        new_figure,
-    )
+    from matplotlib import rcParams  # slow to import
+    from matplotlib.colors import LinearSegmentedColormap
+
+    from regard.viz.figure import figure_bytes, new_figure
 
     tests = [row.test for row in cards[0].rows]
     cards = without_baseline(cards)
     values = np.array([[0.0] * len(tests), *([row.difference.value for row in card.rows] for card in cards)])
     figure = new_figure(3.2 + 0.62 * len(tests), 1.8 + 0.32 * len(values))
     axes = figure.subplots()
-    axes.imshow(values, cmap="RdBu", vmin=-DARKEST, vmax=DARKEST, aspect="auto")
+    neutral = rcParams["axes.facecolor"]  # no difference has the color of the page, light or dark
+    colours = LinearSegmentedColormap.from_list("difference", ["#b2182b", neutral, "#2166ac"])
+    axes.imshow(values, cmap=colours, vmin=-DARKEST, vmax=DARKEST, aspect="auto")
     for column, row in enumerate(cards[0].rows):
         axes.text(column, 0, f"{100 * row.softmax.value:.0f} %", ha="center", va="center", fontsize=8)
     for number, card in enumerate(cards, start=1):
         for column, row in enumerate(card.rows):
             value = row.difference.value
             text, weight = f"{round(100 * value):+d}" + "*" * row.shown, "bold" if row.shown else "normal"
-            style: dict[str, Any] = {"ha": "center", "color": "white" if abs(value) > DARK_FROM else "black"}
+            style: dict[str, Any] = {
+                "ha": "center",
+                "color": "white" if abs(value) > DARK_FROM else rcParams["text.color"],
+            }
             axes.text(column, number, text, va="bottom", fontsize=8, fontweight=weight, linespacing=0.8, **style)
             if row.difference.low is not None and row.difference.high is not None:
                 half = 50 * (row.difference.high - row.difference.low)
@@ -520,8 +525,8 @@ def write_page(cards: Sequence[Card], path: str | Path) -> Path:
     """Write a page with the picture and all tables, and return its path."""
     path, title = Path(path), f"Attention mechanism: {cards[0].mechanism}"
     parts: list[Part] = [
-        METHOD,
         Plot(lambda: draw_overview(cards, "svg"), "Differences to softmax: rows are mechanisms, columns tests"),
+        METHOD,
         steps_note(cards[0]),
     ]
     if len(cards) == 1:
