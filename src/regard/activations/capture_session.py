@@ -178,8 +178,8 @@ class CaptureSession:
         """Name pattern of the modules through which weights pass, if the user set a pattern."""
         self.kernel_callers: set[str] = set()
         """Modules whose calls of PyTorch's attention functions were captured."""
-        self.mismatched: set[str] = set()
-        """Layers with a warning that the recorded weights differ from the model's weights."""
+        self.warned: set[str] = set()
+        """Layers and kinds of messages about which there was a warning."""
         self.non_step_keys: set[str] = set()
         """Records whose keys are not steps, such as compressed keys. The columns of several passes do not match."""
         self.refusals: dict[str, str] = {}
@@ -219,8 +219,8 @@ class CaptureSession:
 
     def warn_once(self, key: str, message: str) -> None:
         """Warn, unless there was a warning with the same key: a layer, or a kind of message."""
-        if key not in self.mismatched:
-            self.mismatched.add(key)
+        if key not in self.warned:
+            self.warned.add(key)
             warnings.warn(message, stacklevel=3)
 
     def wants(self, name: str) -> bool:
@@ -311,7 +311,7 @@ class CaptureSession:
         because the number of samples or heads changed."""
         before = self.recorder.parts.get(name)
         first = 0 if before is None else before.end
-        if first < start and name not in self.mismatched | self.non_step_keys:
+        if first < start and name not in self.warned | self.non_step_keys:
             self.warn_once(
                 "steps",
                 f"layer {name!r} and those after it have no rows for steps {first} to {start - 1}: these steps"

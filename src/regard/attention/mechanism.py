@@ -6,7 +6,8 @@
 Parts are joined by commas or by plus signs. Numbers after a colon are arguments of the part. A custom part is a
 subclass of a slot's base class in `regard.attention.parts`, or of `Score`, and is named by `module:Class`. A slot
 without a part has its default: scaled dot product, softmax, the mask of the layer, and for each head its own keys
-and values. To add a part to the table, write its class and add one line to `PARTS`.
+and values. To add a part to the table, write its class and add one line to `PARTS`; `regard_lab/cards/card.py` and the
+table of its module name it, too.
 """
 
 import inspect

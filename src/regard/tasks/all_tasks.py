@@ -20,7 +20,7 @@ from regard.tasks.base import AnyTask, Task
 from regard.tasks.pairs import PairTask
 from regard.tasks.tokens import TokenTask
 
-TASKS = {  # Name, module and class of every task
+TASKS = {  # Name, module and class of every task; its config class is also in `regard/__init__.py`
     "counting": "counting:Counting",
     "difference": "counting:Difference",
     "signal": "counting:Signal",

@@ -10,7 +10,7 @@ training run are therefore the same as those of an uninterrupted run, bit for bi
 Saving replaces the weights, then writes the training state, then removes older states. Each file is replaced
 atomically, so the folder always contains a usable model and a state for resuming. If a training run is
 interrupted between these writes, the resumed run repeats the steps since the last state, and produces the same
-model. No file is unpickled.
+model. No file is unpickled. `sharding.py` writes the training state of several processes that share a model.
 """
 
 from collections import defaultdict
