@@ -6,6 +6,7 @@
 #   make test-all   all tests, also against Keras and Hugging Face; generated inputs differ each time
 #   make campaign   inject faults: command lines, files, requests, kills, two commands at once (an hour or two), with
 #                   SEED (default: 1); the results go to docs/dev/campaign.md
+#   make build-view bundle the view's JavaScript into src/regard/viz/built, which is part of the package
 #   make lint       format, rules, types, and the layers of packages
 #   make format     repair format, and rules with automatic fixes
 #   make results    train the models of docs/explanation/results.md over 10 seeds and write its tables (50 minutes)
@@ -36,7 +37,7 @@ ON_ALL_CORES := --numprocesses auto --dist loadfile
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 
-.PHONY: demo test test-all campaign test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
+.PHONY: demo test test-all campaign build-view test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
 	benchmark-explorer models docs docs-pictures audit pins release try-wheel clean
 
@@ -88,7 +89,11 @@ node_modules/ready: package.json package-lock.json
 	npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
-test-view: node_modules/ready
+# The bundled scripts are files of the package, so that an installation needs no Node.
+build-view: node_modules/ready
+	npm run --silent build
+
+test-view: build-view
 	npm run --silent test
 
 lint-view: node_modules/ready .venv/ready
@@ -98,7 +103,7 @@ lint-view: node_modules/ready .venv/ready
 lint-program: node_modules/ready .venv/ready
 	npx --no-install pyright
 else
-test-view lint-view lint-program:
+build-view test-view lint-view lint-program:
 	@echo "npm is not installed: skipped checks and tests of the view's JavaScript. Install Node 18 or newer."
 endif
 

@@ -80,13 +80,13 @@ def main() -> None:
                 lambda page: page.wait_for_selector(".sum h3"),
                 high=TALL,
             )
-            take(browser, f"{at}&mode=overview&asked=importance,roles", "gallery", gallery)
+            take(browser, f"{at}&asked=importance,roles", "gallery", gallery)
             take(browser, at, "playback", playback)
         run = regard.train("dates", model="transformer", hidden=32, heads=4, steps=1000, savepath=folder)
         with served(run) as address:
             at = f"{address}#input={DATE}"
-            take(browser, f"{at}&mode=flow", "flow", lambda page: page.wait_for_selector("text=through the encoder"))
-            take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".steps svg"), high=TALL)
+            take(browser, f"{at}&mode=flow", "flow", lambda page: page.wait_for_selector("text=Abnar and Zuidema"))
+            take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".search svg"), high=TALL)
         minilm_page(browser, Path(folder))
         timeline_page(browser, Path(folder))
 
@@ -142,13 +142,14 @@ def served(run: Any) -> Iterator[str]:
 
 def gallery(page: Page) -> None:
     """Wait for the roles and importance of all heads."""
-    page.wait_for_selector(".thumb .role")
-    page.wait_for_selector("text=sorted by importance")
+    page.wait_for_selector(".facts:has-text('Over many samples')")
+    page.wait_for_selector("figcaption:has-text('off: loss')")
 
 
 def playback(page: Page) -> None:
     """Move the slider to the middle of training."""
-    page.click("text=Play training")
+    page.click("[data-name=analyse]")
+    page.click(".drop [data-name='Play training']")
     slider = page.locator("input[data-name=time]")
     slider.focus()
     for _ in range(7):
@@ -166,7 +167,7 @@ def minilm_page(browser: Browser, folder: Path) -> None:
     subject = regard.look(model, inputs=[PAGE_SENTENCE])
     file = subject.attend(PAGE_SENTENCE).to_html(folder / "minilm.html")
     at = f"{file.as_uri()}#layer=encoder.layer.2.attention.self&head=3&query=9&aside=true"
-    take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".tile canvas"))
+    take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".heads canvas"))
     attention = subject.attend(PAGE_SENTENCE)
     two = attention.select(layers=[list(attention.layers)[-1]], heads=[0, 3])
     print(f"Wrote {two.save(HERE / 'minilm.png')}", flush=True)
@@ -186,7 +187,7 @@ def take(
     do: Callable[[Page], object],
     *,
     high: int = HEIGHT,
-    waits_for: str = "figure canvas, .thumb canvas",
+    waits_for: str = "figure canvas",
 ) -> None:
     """Call `do`, then take pictures in the light and in the dark theme; `high` is the height in pixels.
 

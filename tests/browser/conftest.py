@@ -1,6 +1,7 @@
 """A headless Chromium, and the explorer of a partly trained run."""
 
 import asyncio
+import json
 import shutil
 import socket
 import threading
@@ -97,7 +98,7 @@ def chromium(started: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
     asyncio._set_running_loop(None)
 
 
-VIEWPORT = {"width": 1000, "height": 800}
+VIEWPORT = {"width": 1280, "height": 800}
 
 
 def _open(chromium: Any) -> Any:
@@ -177,3 +178,51 @@ def map_of(weights: np.ndarray, queries: list[str], keys: list[str]) -> Attentio
         outputs=[],
         probabilities=[],
     )
+
+
+INPUT = "BCCCBAABACCCA"
+ANSWERED = "text => document.querySelector('.answer code')?.textContent === text"
+
+
+def open_view(page: Any, address: str, chosen: str = "") -> None:
+    """Open a page and wait for its picture; `chosen`: the part of the address after #."""
+    page.goto("about:blank")
+    page.goto(f"{address}#{chosen}" if chosen else address)
+    page.wait_for_selector("figure canvas")
+    settle(page)
+
+
+def type_input(page: Any, text: str = INPUT, shown: str | None = None) -> None:
+    """Type an input into the explorer and wait for the answer."""
+    page.fill("#input", text)
+    page.wait_for_function(ANSWERED, arg=text if shown is None else shown)
+    settle(page)
+
+
+def use_tool(page: Any, name: str, menu: str = "analyse") -> None:
+    """Choose an entry of a menu."""
+    page.click(f"[data-name={menu}]")
+    page.click(f".drop [data-name='{name}']")
+
+
+def choose(page: Any, **state: Any) -> None:
+    """Change the selection by the address."""
+    page.evaluate(
+        """state => {
+            const all = new URLSearchParams(location.hash.slice(1));
+            for (const [name, value] of Object.entries(state)) all.set(name, value);
+            location.hash = `#${all}`;
+        }""",
+        {name: str(value) for name, value in state.items()},
+    )
+    settle(page)
+
+
+def selection(page: Any) -> dict[str, Any]:
+    """Return what the page says is selected."""
+    found: dict[str, Any] = json.loads(page.get_attribute(".regard-view", "data-selection"))
+    return found
+
+
+def canvas_pixels(page: Any, selector: str = "figure canvas") -> str:
+    return str(page.evaluate("name => document.querySelector(name).toDataURL()", selector))

@@ -1,6 +1,5 @@
 """A page without a server, opened from a file in Chromium."""
 
-import json
 import re
 import time
 from pathlib import Path
@@ -11,10 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.runs.live_page import _module
-from regard.viz.page import bundle_modules
-from tests.browser.conftest import settle
-from tests.browser.test_explorer import INPUT
+from tests.browser.conftest import INPUT, choose, settle
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 INPUTS = 200
@@ -66,17 +62,17 @@ def test_typed_input_is_answered_without_a_request(page: Any, live: str, learned
 def test_head_is_switched_off_and_a_weight_explained(page: Any, live: str, learned: regard.AnswerRun) -> None:
     open_page(page, live)
     type_input(page, INPUT)
-    page.select_option("select[data-name=Head]", label="head 1")
-    page.click("text=head 1 off")
+    choose(page, head=1)
+    page.click(".touch [data-name=off]")
     page.wait_for_selector(".mark b:text-matches('^1 [^,]*$')")
     with regard.intervene(learned.model, "cross", heads=[1]):
         assert prediction(page) == learned.attend(INPUT).prediction
     page.click(".mark button")
-    page.wait_for_function("() => !document.querySelector('.mark')")
+    page.wait_for_function("() => !document.querySelector('.mark b')")
     assert prediction(page) == learned.attend(INPUT).prediction
     page.locator("figure [role=grid]").first.focus()
     page.keyboard.press("ArrowDown")
-    page.click("button[data-name='Explain this weight']")
+    page.click("button[data-name='How it is computed']")
     page.wait_for_selector("text=q * k")
 
 
@@ -88,28 +84,15 @@ def test_refused_input(page: Any, live: str) -> None:
 
 
 def test_logits_in_the_browser(page: Any, live: str, learned: regard.AnswerRun) -> None:
-    """The modules of the page, rerun in the browser, compute answers from the parameters in the file."""
+    """The model of the page computes answers from the parameters in the file."""
     texts = [learned.draw(seed=seed) for seed in range(INPUTS)]
-    code = bundle_modules(_module, "live-model.js")
-    page.goto("about:blank")
-    content = Path(live.removeprefix("file://")).read_text(encoding="utf-8")
-    stored = {name: stored_text(content, name) for name in ("live", "parameters")}
-    script = (
-        f"const document = {{ getElementById: id => ({{ textContent: {json.dumps(stored)}[id] }}) }};\n{code}\n"
-        f"globalThis.logits = {json.dumps(texts)}"
-        ".map(text => liveSubject.run(text, []).logits.map(row => [...row]));"
+    open_page(page, live)
+    logits = page.evaluate(
+        "texts => texts.map((text) => regardModel.run(text, []).logits.map((row) => [...row]))", texts
     )
-    page.evaluate("code => import(URL.createObjectURL(new Blob([code], { type: 'text/javascript' })))", script)
     with torch.inference_mode():
         expected = learned.model(torch.cat([learned.task.parse(text) for text in texts])).numpy()
-    assert np.abs(np.array(page.evaluate("logits")) - expected).max() <= 1e-4
-
-
-def stored_text(page: str, name: str) -> str:
-    """Return the text of a script element."""
-    found = re.search(rf'<script id="{name}"[^>]*>(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    return found[1]
+    assert np.abs(np.array(logits) - expected).max() <= 1e-4
 
 
 def test_picture_follows_an_input_at_once(page: Any, live: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import regard
-from tests.browser.conftest import playwright, served, settle
+from tests.browser.conftest import playwright, served, settle, use_tool
 from tests.browser.test_access import AXE, find_violations
 from tests.external.conftest import model_of, small, tokenizer  # noqa: F401
 
@@ -29,7 +29,6 @@ def writing(causal: regard.ExternalModel) -> Iterator[str]:
 
 
 def open_page(page: Any, address: str) -> None:
-    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(address)
     page.wait_for_selector(".tokens-next li")
     settle(page)
@@ -66,7 +65,7 @@ def test_a_written_token_is_attended_and_taken_back(page: Any, writing: str) -> 
 
 def test_heads_that_are_off_show_both_probabilities(page: Any, writing: str) -> None:
     open_page(page, f"{writing}#head=1")
-    page.click(".touch button >> nth=0")
+    page.click(".touch [data-name=off]")
     page.wait_for_selector(".tokens-next .changed")
     assert page.locator(".tokens-next li").first.locator(".shares > span").count() == 2
 
@@ -94,11 +93,10 @@ def test_axe_finds_nothing_in_predictions(page: Any, writing: str, width: int, s
     page.set_viewport_size({"width": width, "height": 844})
     page.goto(f"{writing}#head=1")
     page.wait_for_selector(".tokens-next li", state="attached")
-    tabs = page.locator("[role=tab]")
     if width == 390:
-        tabs.nth(2).click()
+        page.click("[data-name=Details]")
     assert find_violations(page) == [], "tokens"
-    page.click(".touch button >> nth=0")
+    page.click(".touch [data-name=off]")
     page.wait_for_selector(".tokens-next .shares > span:nth-child(2)")
     page.click("[data-name='Logit by head']")
     page.wait_for_selector(".parts button")
@@ -107,45 +105,37 @@ def test_axe_finds_nothing_in_predictions(page: Any, writing: str, width: int, s
     page.wait_for_selector("dialog.lens table")
     assert find_violations(page) == [], "lens"
     page.press("body", "Escape")
-    page.click("#values")
-    page.wait_for_selector("#values[aria-pressed=true]")
+    use_tool(page, "Value-weighted")
+    expect(page.locator("#note")).to_contain_text("Kobayashi")
     assert find_violations(page) == [], "weighted values"
-    page.click("#texts")
-    page.wait_for_selector("#list li")
+    use_tool(page, "Inputs (1)")
     assert find_violations(page) == [], "texts"
-    if width == 390:
-        tabs.nth(0).click()
-        assert find_violations(page) == [], "poster"
-        tabs.nth(1).click()
-    page.click("[role=radio][data-name='Overview']")
-    settle(page)
-    assert find_violations(page) == [], "overview"
 
 
 def test_weighted_values_are_shown_and_said(page: Any, writing: str, causal: regard.ExternalModel) -> None:
-    open_page(page, f"{writing}#head=1")
-    page.click("#values")
-    page.wait_for_selector("#values[aria-pressed=true]")
-    expect(page.locator("#note")).to_contain_text("Kobayashi")
-    page.click("[role=radio][data-name='Table']")
     layer = causal.layers[0].name
-    page.wait_for_selector("table")
+    open_page(page, f"{writing}#layer={layer}&head=1&query=4&key=0")
+    before = page.inner_text("output")
+    use_tool(page, "Value-weighted")
+    expect(page.locator("#note")).to_contain_text("Kobayashi")
     weighted = regard.weighted_values(causal, TEXT).weighted[layer][1][-1]
-    row = page.locator(".stage tbody tr").last.inner_text().split()
-    assert f"{weighted[0] / weighted.sum():.3f}" in row
+    expect(page.locator(".row li[data-key='0'] .number")).to_have_text(f"{weighted[0] / weighted.sum():.3f}")
+    assert page.inner_text("output") != before
 
 
-def test_unknown_values_disable_the_switch(
+def test_unknown_values_are_explained(
     page: Any,
     model_of: Callable[[str], Any],  # noqa: F811
     tokenizer: Any,  # noqa: F811
 ) -> None:
     with served(regard.look(model_of("deberta"), tokenizer, inputs=[TEXT])) as place:
         page.goto(place)
-        page.wait_for_selector("#values[aria-disabled=true][title*='are not recorded']")
-        page.click("#values", force=True)
+        page.wait_for_selector("figure canvas")
+        use_tool(page, "Value-weighted")
         expect(page.locator("#message")).to_contain_text("its values are not recorded")
-        assert page.get_attribute("#values", "aria-pressed") == "false"
+        page.click("[data-name=analyse]")
+        entry = page.locator(".drop [data-name='Value-weighted']")
+        assert entry.get_attribute("aria-disabled") == "true" and entry.get_attribute("aria-checked") == "false"
 
 
 def test_a_mask_is_filled_and_a_text_without_one_uses_the_chosen_row(

@@ -6,6 +6,7 @@ from typing import Any
 
 import regard
 from regard.cli import main
+from tests.browser.conftest import choose
 
 INPUT = "BCCCBAABACCCA"
 
@@ -53,10 +54,10 @@ def test_the_temperature_is_dragged(page: Any, address: str, learned: regard.Ans
 def test_a_sum_of_a_translation(page: Any, translating: str, german: regard.TranslationRun) -> None:
     page.goto(translating)
     page.wait_for_selector("figure canvas")
-    page.click("text=Explain this weight")
+    page.click("[data-name='How it is computed']")
     page.wait_for_selector(".sum h3")
     assert page.locator(".sum h3").count() == 4
-    page.select_option("select[data-name=Kind]", label="encoder")
+    choose(page, layer="encoder.0.self_attention")
     page.wait_for_function("() => document.querySelectorAll('.sum h3').length === 3")  # its queries are no outputs
 
 
@@ -64,7 +65,7 @@ def test_page_contains_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: 
     file = tmp_path / "page.html"
     main(["test", str(learned.folder), "--input", INPUT, "--plot", str(file), "--samples", "5"])
     page.goto(f"{file.as_uri()}#layer=encoder.0.self_attention&head=1&query=1&key=2")
-    page.click("text=Explain this weight")
+    page.click("[data-name='How it is computed']")
     found = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2)
     page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
     assert f"= {found.score:.4f}: the score." in page.inner_text(".sum")
@@ -80,8 +81,8 @@ def test_page_contains_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: 
     assert f"{warm.context[0]:.3f}" in context
     page.click("button:text-is('temperature 1')")
     page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
-    page.select_option("select[data-name=Kind]", label="cross (outputs to inputs)")
-    found = learned.explain(INPUT, head=1, output=0)
+    choose(page, layer="cross", query=0)
+    found = learned.explain(INPUT, head=1, output=0, key=2)
     page.wait_for_selector(f"text=the weight {found.weight:.4f} on")
     assert found.answered is not None
     said = page.inner_text(".sum")
@@ -96,4 +97,4 @@ def test_page_without_sums_names_the_explorer(page: Any, learned: regard.AnswerR
     page.goto(f"{file.as_uri()}#head=1&query=1&key=2&sum=true")
     command = f"regard explain signal2 --input '{INPUT}' --layer cross --head 1 --output 1 --key 2"
     page.wait_for_selector(f"code:text-is({command!r})")
-    assert page.locator("text=Explain this weight").count() == 0
+    assert page.locator("[data-name='How it is computed']").count() == 0

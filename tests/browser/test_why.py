@@ -23,7 +23,7 @@ def test_the_largest_parts_are_shown(
     page.goto(f"{address}#input={INPUT}&{SELECTED}")
     page.wait_for_selector("figure canvas")
     if width < 600:
-        page.get_by_role("tab").last.click()
+        page.click("[data-name=Details]")
     page.click(BUTTON)
     result = regard.why(learned, INPUT, layer="cross", head=1, output=1, key=2)
     page.wait_for_selector(f"text=the score {result.score:.4f}")

@@ -182,7 +182,7 @@ def test_a_sample_of_requests(trained: regard.AnswerRun) -> None:
 
 def test_a_request_can_be_repeated_and_every_route_is_tried(trained: regard.AnswerRun) -> None:
     request_of, routes = requests.request_of, requests.routes_of(make_app(Explorer(trained)))
-    assert {path for _, path in routes} > set(ENDPOINTS) | {"/", "/js/entry.js"}
+    assert {path for _, path in routes} > set(ENDPOINTS) | {"/", "/view.js"}
     sent = [request_of(seed, routes) for seed in range(SAMPLE)]
     assert sent == [request_of(seed, routes) for seed in range(SAMPLE)] and len(set(sent)) > SAMPLE / 2
     for path in ENDPOINTS:

@@ -14,12 +14,13 @@ test("what is chosen comes back", () => {
     query: 3,
     key: 0,
     frame: 2,
-    off: "0,3",
-    mean: true,
-    also: "1",
-    least: 0.05,
-    top: 3,
+    all: false,
+    scale: "own",
+    spaces: true,
+    top: 5,
+    beside: "model-1",
     sum: true,
+    why: true,
     temperature: 2.51,
   };
   const touched = [{ layer: "cross", heads: [1], to: 0.25, query: 1, key: 2 }];
@@ -38,7 +39,7 @@ test("nothing is said of what is as at the beginning", () => {
 
 test("an address of somebody else's making does no harm", () => {
   const address = readAddress(
-    "#mode=evil&head=-1&query=1e9&key=0x1&frame=NaN&least=2&off=1;2&__proto__=1&other=2&touched={broken" +
+    "#mode=evil&head=-1&query=1e9&key=0x1&frame=NaN&scale=rank&beside=evil&__proto__=1&other=2&touched={broken" +
       "&written=3,-1&asked=evil&temperature=hot",
   );
   assert.deepEqual(address, NOTHING);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cssColour, headDashes, headColour, luminance, palette, shade } from "../../src/regard/viz/js/colours.js";
+import { cssColour, luminance, palette, shade } from "../../src/regard/viz/js/colours.js";
 
 const light = palette(true);
 const dark = palette(false);
@@ -68,107 +68,6 @@ test("the place in a table", () => {
 test("a palette is mixed once", () => {
   assert.equal(palette(true), light);
   assert.notEqual(light, dark);
-});
-
-/** A colour as who sees it: Machado, Oliveira and Fernandes 2009, severity 1, on linear light. */
-const EYES = {
-  usual: [
-    [1, 0, 0],
-    [0, 1, 0],
-    [0, 0, 1],
-  ],
-  deuteranope: [
-    [0.367322, 0.860646, -0.227968],
-    [0.280085, 0.672501, 0.047413],
-    [-0.01182, 0.04294, 0.968881],
-  ],
-  protanope: [
-    [0.152286, 1.052583, -0.204868],
-    [0.114503, 0.786281, 0.099216],
-    [-0.003882, -0.048116, 1.051998],
-  ],
-};
-const times = (matrix, vector) =>
-  matrix.map((row) => row.reduce((sum, weight, index) => sum + weight * vector[index], 0));
-const linear = (hex) =>
-  [1, 3, 5].map((at) => {
-    const share = Number.parseInt(hex.slice(at, at + 2), 16) / 255;
-    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-  });
-
-function lab(light) {
-  const toXyz = [
-    [0.4124564, 0.3575761, 0.1804375],
-    [0.2126729, 0.7151522, 0.072175],
-    [0.0193339, 0.119192, 0.9503041],
-  ];
-  const white = [0.95047, 1, 1.08883];
-  const [x, y, z] = times(toXyz, light).map((value, index) => {
-    const share = value / white[index];
-    return share > 0.008856 ? Math.cbrt(share) : 7.787 * share + 16 / 116;
-  });
-  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
-}
-
-/** CIEDE2000. */
-function difference([l1, a1, b1], [l2, a2, b2]) {
-  const radians = Math.PI / 180;
-  const mean = (Math.hypot(a1, b1) + Math.hypot(a2, b2)) / 2;
-  const stretched = 1.5 - 0.5 * Math.sqrt(mean ** 7 / (mean ** 7 + 25 ** 7));
-  const [c1, c2] = [Math.hypot(a1 * stretched, b1), Math.hypot(a2 * stretched, b2)];
-  const hueOf = (a, b) => (Math.atan2(b, a * stretched) / radians + 360) % 360;
-  const [h1, h2] = [hueOf(a1, b1), hueOf(a2, b2)];
-  const apart = c1 * c2 === 0 ? 0 : ((h2 - h1 + 540) % 360) - 180;
-  const hueApart = 2 * Math.sqrt(c1 * c2) * Math.sin((apart / 2) * radians);
-  const [lightness, chroma] = [(l1 + l2) / 2, (c1 + c2) / 2];
-  const hueMean = (h1 + apart / 2 + 360) % 360;
-  const cosine = (degrees) => Math.cos(degrees * radians);
-  const t =
-    1 -
-    0.17 * cosine(hueMean - 30) +
-    0.24 * cosine(2 * hueMean) +
-    0.32 * cosine(3 * hueMean + 6) -
-    0.2 * cosine(4 * hueMean - 63);
-  const turn = 60 * Math.exp(-(((hueMean - 275) / 25) ** 2)) * radians;
-  const rotation = -Math.sin(turn) * 2 * Math.sqrt(chroma ** 7 / (chroma ** 7 + 25 ** 7));
-  const inLightness = (l2 - l1) / (1 + (0.015 * (lightness - 50) ** 2) / Math.sqrt(20 + (lightness - 50) ** 2));
-  const inChroma = (c2 - c1) / (1 + 0.045 * chroma);
-  const inHue = hueApart / (1 + 0.015 * chroma * t);
-  return Math.sqrt(inLightness ** 2 + inChroma ** 2 + inHue ** 2 + rotation * inChroma * inHue);
-}
-
-test("the measure of colours is that of its authors", () => {
-  // Sharma, Wu and Dalal 2005, table 1, pairs 1, 7 and 25.
-  const pairs = [
-    [[50, 2.6772, -79.7751], [50, 0, -82.7485], 2.0425],
-    [[50, 0, 0], [50, -1, 2], 2.3669],
-    [[60.2574, -34.0099, 36.2677], [60.4626, -34.1751, 39.4387], 1.2644],
-  ];
-  for (const [first, second, expected] of pairs) assert.ok(Math.abs(difference(first, second) - expected) < 1e-4);
-});
-
-test("neighbouring heads are told apart by every eye, and so is each from the paper", () => {
-  const lightOf = (hex) => times([[0.2126, 0.7152, 0.0722]], linear(hex))[0];
-  for (const [onDark, paper] of [
-    [false, "#ffffff"],
-    [true, "#101418"],
-  ]) {
-    for (let head = 0; head < 8; head += 1) {
-      for (const matrix of Object.values(EYES)) {
-        const [first, next] = [head, head + 1].map((index) => {
-          return lab(times(matrix, linear(headColour(index, onDark))).map((value) => Math.min(1, Math.max(0, value))));
-        });
-        assert.ok(difference(first, next) >= 20, `heads ${head} and ${head + 1}: ${difference(first, next)}`);
-      }
-      const [low, high] = [lightOf(headColour(head, onDark)), lightOf(paper)].sort((first, second) => first - second);
-      assert.ok((high + 0.05) / (low + 0.05) >= 3, `head ${head} on ${paper}`);
-    }
-  }
-});
-
-test("heads of one colour have dashes of their own", () => {
-  const looks = Array.from({ length: 32 }, (_, head) => `${headColour(head, false)} ${headDashes(head)}`);
-  assert.equal(new Set(looks).size, 32);
 });
 
 test("as CSS", () => assert.equal(cssColour([1, 2, 3]), "rgb(1, 2, 3)"));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatCsv } from "../../src/regard/viz/js/pictures.js";
+import { formatCsv } from "../../src/regard/viz/js/save.js";
 import { palette } from "../../src/regard/viz/js/colours.js";
 import { makeScene } from "../../src/regard/viz/js/scene.js";
 import { START } from "../../src/regard/viz/js/state.js";
@@ -12,9 +12,10 @@ const WEIGHTS = [[[0.5, 0.25, 0.25]], [[0, 1, 0]]];
 function saved(state, changed = {}, keys = ["a", 'say "a", b', "=1+1"], more = {}) {
   const shown = layer({ queries: ["q"], keys, weights: WEIGHTS });
   const data = { maps: [map([shown], changed)], ...more };
-  return formatCsv(makeScene(data, data.maps[0], shown, { ...START, ...state }, new Weights()), palette(false)).split(
-    "\r\n",
-  );
+  return formatCsv(
+    makeScene(data, data.maps[0], shown, { ...START, head: 0, ...state }, new Weights()),
+    palette(false),
+  ).split("\r\n");
 }
 
 const facts = (lines) =>
@@ -22,7 +23,7 @@ const facts = (lines) =>
 const rows = (lines) => lines.filter((line) => line[0] !== "#");
 
 test("a line for each weight of the heads that are shown", () => {
-  assert.deepEqual(rows(saved({ head: 0 })), [
+  assert.deepEqual(rows(saved({ all: false })), [
     "layer,head,query_step,query,key_step,key,weight",
     "cross,0,0,q,0,a,0.5",
     'cross,0,0,q,1,"say ""a"", b",0.25',
@@ -42,17 +43,10 @@ test("it says what was done, of which heads it is, what was answered, and what c
   );
   assert.equal(lines.prediction, "1");
   assert.equal(lines["prediction without interventions"], "2");
-  assert.equal(lines.scale, "weight 0 to 1.000, the same for all heads");
-  const plain = facts(saved({ head: 1 }));
+  assert.equal(lines.scale, "0 to 1.00, all heads alike");
+  const plain = facts(saved({ head: 1, all: false }));
   assert.deepEqual([plain.heads, plain.interventions], ["head 1", "none"]);
   assert.equal(plain["prediction without interventions"], undefined);
-});
-
-test("an average is named, with the heads that it is of", () => {
-  const lines = saved({ mean: true });
-  assert.equal(facts(lines).heads, "average of heads 0, 1");
-  assert.equal(rows(lines)[1], 'cross,"average of heads 0, 1",0,q,0,a,0.25');
-  assert.equal(facts(saved({ off: "0" })).heads, "head 1");
 });
 
 test("a line break in an input begins no line of the table", () => {
@@ -61,7 +55,7 @@ test("a line break in an input begins no line of the table", () => {
 
 test("of a difference, what has changed", () => {
   const original = map([layer({ queries: ["q"], keys: ["a", "b", "c"], weights: [[[0.75, 0.25, 0]], [[0, 1, 0]]] })]);
-  const lines = saved({ head: 0, change: true }, {}, ["a", "b", "c"], { original });
+  const lines = saved({ all: false, change: true }, {}, ["a", "b", "c"], { original });
   assert.deepEqual(rows(lines).slice(0, 2), [
     "layer,head,query_step,query,key_step,key,change",
     "cross,0,0,q,0,a,-0.25",

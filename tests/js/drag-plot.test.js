@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { answerAt, insertPoint } from "../../src/regard/viz/js/interventions.js";
-import { latest, toggleNumber } from "../../src/regard/viz/js/arithmetic.js";
-import { selectedQueries, sumSentence } from "../../src/regard/viz/js/sentence.js";
-import { Matrix } from "../../src/regard/viz/js/matrix.js";
+import { latest } from "../../src/regard/viz/js/arithmetic.js";
 import { map } from "./examples.js";
 
 test("points are in the order of their weights, one for each", () => {
@@ -35,14 +33,4 @@ test("of what is asked while there is work, the last counts", async () => {
   free();
   await all;
   assert.deepEqual(done, [1, 3]);
-});
-
-test("rows are summed up", () => {
-  const slice = Float32Array.of(0.5, 0.5, 0, 0.25, 0, 0.75);
-  const matrix = new Matrix([slice], ["p", "q"], ["a", "b", "c"], null);
-  assert.deepEqual(selectedQueries({ also: "1,7" }, 0, 2), [0, 1]);
-  assert.match(sumSentence(matrix, 0, [0, 1]), /“p”, “q” together, head 0: of 2 rows, most on “a” \(step 0, 0\.75\)/);
-  assert.equal(toggleNumber("", 3), "3");
-  assert.equal(toggleNumber("3", 1), "1,3");
-  assert.equal(toggleNumber("1,3", 1), "3");
 });

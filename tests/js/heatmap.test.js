@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { labelledIndices } from "../../src/regard/viz/js/painting.js";
+import { labelledIndices } from "../../src/regard/viz/js/heatmap.js";
 import { moved } from "../../src/regard/viz/js/viewport.js";
 
 const matrix = { rows: 3, columns: 5 };
@@ -29,20 +29,20 @@ test("other keys lead nowhere", () => {
 });
 
 test("large cells all have labels", () => {
-  assert.deepEqual(labelledIndices(0, 4, 112, 28, null), [0, 1, 2, 3]);
-  assert.deepEqual(labelledIndices(0, 4, 112, 28, 2), [0, 1, 2, 3]);
+  assert.deepEqual(labelledIndices(0, 4, 112, 28, []), [0, 1, 2, 3]);
+  assert.deepEqual(labelledIndices(0, 4, 112, 28, [2]), [0, 1, 2, 3]);
 });
 
 test("of small ones every second or third", () => {
-  assert.deepEqual(labelledIndices(0, 7, 42, 6, null), [0, 2, 4, 6]);
-  assert.deepEqual(labelledIndices(0, 7, 28, 4, null), [0, 3, 6]);
+  assert.deepEqual(labelledIndices(0, 7, 42, 6, []), [0, 2, 4, 6]);
+  assert.deepEqual(labelledIndices(0, 7, 28, 4, []), [0, 3, 6]);
 });
 
 test("what is marked is named, and its neighbours make room", () => {
-  assert.deepEqual(labelledIndices(0, 7, 28, 4, 4), [0, 4]);
-  assert.deepEqual(labelledIndices(0, 10, 40, 4, 4), [0, 4, 9]);
+  assert.deepEqual(labelledIndices(0, 7, 28, 4, [4]), [0, 4]);
+  assert.deepEqual(labelledIndices(0, 10, 40, 4, [4]), [0, 4, 9]);
 });
 
 test("of what is zoomed, those that are seen", () => {
-  assert.deepEqual(labelledIndices(2.5, 100, 56, 28, null), [3, 4]);
+  assert.deepEqual(labelledIndices(2.5, 100, 56, 28, []), [3, 4]);
 });

@@ -18,11 +18,6 @@ test("the strongest key, and the first of equals", () => {
   assert.equal(matrix.strongest(1, 1), 0);
 });
 
-test("one head, or all", () => {
-  assert.deepEqual(matrix.chosen(1), [1]);
-  assert.deepEqual(matrix.chosen(null), [0, 1]);
-});
-
 test("nothing at all still has a scale", () => {
   assert.equal(new Matrix([new Float32Array(6)], ["p", "q"], ["a", "b", "c"], null).largest, 1e-9);
 });

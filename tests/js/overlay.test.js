@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { overlayColour } from "../../src/regard/viz/js/overlay.js";
 import { availableModes, makeScene, largestOnPatches } from "../../src/regard/viz/js/scene.js";
-import { fitState, START } from "../../src/regard/viz/js/state.js";
+import { START } from "../../src/regard/viz/js/state.js";
 import { Weights } from "../../src/regard/viz/js/matrix.js";
 import { frozen, layer, map } from "./examples.js";
 
@@ -19,7 +19,7 @@ async function scene(fields = {}) {
   const data = frozen({ maps: [map([seeing()], { picture: "data:image/png;base64,AA==" })] });
   const weights = new Weights();
   const [shown] = data.maps;
-  const state = { ...START, ...fields };
+  const state = { ...START, head: 0, ...fields };
   return makeScene(data, shown, shown.layers[0], state, weights);
 }
 
@@ -45,10 +45,4 @@ test("the strongest colour is the largest weight of the query on a patch", async
 test("the scale goes from grey to colour", () => {
   assert.deepEqual(overlayColour(0), [150, 150, 150]);
   assert.ok(overlayColour(1)[0] > 230 && overlayColour(1)[2] < 30);
-});
-
-test("of many steps one head is shown at a time, but not upon a picture", () => {
-  const size = { heads: 3, rows: 197, columns: 197 };
-  assert.equal(fitState(START, size, size).head, 0);
-  assert.equal(fitState(START, size, size, true).head, null);
 });

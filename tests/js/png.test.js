@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { textChunk, addPngText } from "../../src/regard/viz/js/pictures.js";
+import { textChunk, addPngText } from "../../src/regard/viz/js/save.js";
 
 test("facts are chunks of text behind the header", async () => {
   const png = new Blob([Uint8Array.from({ length: 50 }, (_, index) => index)]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accumulate, averageHeads, hasRollout, Matrix, rollout } from "../../src/regard/viz/js/matrix.js";
+import { accumulate, hasRollout, Matrix, rollout } from "../../src/regard/viz/js/matrix.js";
 import { layer, map } from "./examples.js";
 
 const size = 3;
@@ -54,7 +54,7 @@ test("where outputs look at inputs, through the last states of these; a place to
   const shown = (source) => (source === reading ? cross : layers[encoders.indexOf(source)]);
   const rolled = rollout(map([...encoders, reading]), reading, shown);
   const states = byHand(layers);
-  const mean = averageHeads(cross, [0, 1]).slices[0];
+  const mean = cross.slices[0].map((weight, index) => (weight + cross.slices[1][index]) / 2);
   close(
     rolled.slices[0],
     [0, 1].flatMap((row) => [
@@ -73,12 +73,4 @@ test("there is something to follow where there are several layers", () => {
       hasRollout(map([single]), "cross"),
   );
   assert.ok(!hasRollout(map([layer()]), "cross"));
-});
-
-test("an average of some heads, made once", () => {
-  const rolled = averageHeads(layers[0], [0, 1]);
-  assert.ok(Math.abs(rolled.at(0, 1, 2) - (layers[0].at(0, 1, 2) + layers[0].at(1, 1, 2)) / 2) < 1e-6);
-  assert.equal(rolled.name(0), "average of heads 0, 1");
-  assert.equal(averageHeads(layers[0], [0, 1]), rolled);
-  assert.notEqual(averageHeads(layers[0], [1]), rolled);
 });

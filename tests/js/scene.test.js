@@ -9,45 +9,18 @@ import { frozen, layer, map } from "./examples.js";
 const even = (...row) => [[row, row]];
 
 async function scene(data, fields = {}, index = 0) {
-  const state = { ...START, ...fields };
+  const state = { ...START, head: 0, ...fields };
   const weights = new Weights();
   const shown = data.maps[0];
   const chosen = shown.layers[index];
   return makeScene(data, shown, chosen, state, weights);
 }
 
-test("the scale of a layer is its largest weight", async () => {
-  const { largest, matrix, changes: changed, before } = await scene(frozen({ maps: [map([layer()])] }));
-  assert.equal(largest, 0.75);
-  assert.equal(matrix.at(0, 1, 2), 0.75);
-  assert.equal(changed, null);
-  assert.equal(before, null);
-});
-
-test("the scale of the overview is that of all layers", async () => {
-  const second = layer({ name: "other", weights: even(0, 0, 1) });
-  const data = frozen({ maps: [map([layer(), second])] });
-  assert.equal((await scene(data)).largest, 0.75);
-  assert.equal((await scene(data, { mode: "overview" })).largest, 1);
-});
-
-test("one scale holds for all of the training", async () => {
-  const frames = [even(0.875, 0.125, 0), even(0.25, 0.25, 0.5)].map((weights) => map([layer({ weights })]));
-  const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
-  assert.equal((await scene(data)).largest, 0.875);
-});
-
-test("and for the overview of it", async () => {
-  const second = layer({ name: "other", weights: even(0, 0, 1) });
-  const frames = [map([second]), map([layer()])];
-  const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
-  assert.equal((await scene(data, { mode: "overview" })).largest, 1);
-});
-
-test("a snapshot without the layer is passed over", async () => {
-  const frames = [map([]), map([layer()])];
-  const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
-  assert.equal((await scene(data)).largest, 0.75);
+test("the heads that are drawn, and no changes without an original", async () => {
+  const data = frozen({ maps: [map([layer({ weights: [...even(1, 0, 0), ...even(0, 1, 0)] })])] });
+  const together = await scene(data);
+  assert.deepEqual([together.heads, together.head, together.changes, together.before], [[0, 1], 0, null, null]);
+  assert.deepEqual((await scene(data, { all: false, head: 1 })).heads, [1]);
 });
 
 test("changes: now less before, and their scale is the largest by size", async () => {
@@ -84,7 +57,7 @@ test("between words, if that is chosen", async () => {
 test("weights are unpacked once, and merged once", async () => {
   const weights = new Weights();
   const split = layer({ key_words: [[0, 1], [2]] });
-  const [before, merged] = [weights.of(split, false), weights.of(split, true)];
-  assert.equal(weights.of(split, false), before);
-  assert.equal(weights.of(split, true), merged);
+  const [before, merged] = [weights.of(split, START), weights.of(split, { words: true })];
+  assert.equal(weights.of(split, START), before);
+  assert.equal(weights.of(split, { words: true }), merged);
 });

@@ -18,7 +18,7 @@ TOKEN = "a-token-of-ours"
 
 def test_token_is_required(trained: regard.AnswerRun) -> None:
     with serving(make_app(Explorer(trained), hosts=None, token=TOKEN)) as address:
-        for path in ("/", "/explorer.js", "/js/entry.js", "/none", "/api/run", "/api/importance"):
+        for path in ("/", "/explorer.js", "/view.js", "/none", "/api/run", "/api/importance"):
             for shown in (
                 "",
                 "?token=",

@@ -13,7 +13,7 @@ import pytest
 import regard
 from regard.interpret.importance import importance_by_layer
 from regard.viz.attention_map import AttentionMap
-from regard.viz.page import VIEW, modules
+from regard.viz.page import VIEW
 from tests.packed import unpack
 
 httpx = pytest.importorskip("httpx")
@@ -233,7 +233,7 @@ def test_dns_rebinding_is_rejected(client: Client) -> None:
     assert client.request("GET", "/api/run", headers={"host": "evil.example"}).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/", "/explorer.js", "/explorer.css", "/js/entry.js", "/api/run", "/none"])
+@pytest.mark.parametrize("path", ["/", "/explorer.js", "/explorer.css", "/view.js", "/api/run", "/none"])
 def test_every_response_has_security_headers(client: Client, path: str) -> None:
     headers = client.request("GET", path).headers
     policy = headers["content-security-policy"]
@@ -245,7 +245,7 @@ def test_page_has_no_inline_code_and_no_external_resources(client: Client) -> No
     html = client.request("GET", "/").text
     assert "<style" not in html and "style=" not in html and "onclick" not in html
     assert '<script type="module" src="explorer.js"></script>' in html
-    for path in ("/", "/explorer.js", "/explorer.css", *(f"/js/{name}" for name in modules())):
+    for path in ("/", "/explorer.js", "/explorer.css", "/view.js"):
         response = client.request("GET", path)
         assert response.status_code == 200
         text = response.text.replace("http://www.w3.org/2000/svg", "")

@@ -74,7 +74,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (request("GET", "/../../etc/passwd"), 404, "does not exist"),
         (request("GET", "/js/..%2f..%2f..%2fetc/passwd"), 404, "does not exist"),
         (request("GET", "/js/%2e%2e/page.html"), 404, "does not exist"),
-        (request("GET", "/js/entry.js%00"), 404, "does not exist"),
+        (request("GET", "/view.js%00"), 404, "does not exist"),
         (request("GET", "/%ff%0d%0aset-cookie:%20a=b"), 404, "does not exist"),
         (request("GET", "/api/run/"), 404, "does not exist"),
         (request("GET", "//evil.example/"), 404, "does not exist"),

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from regard.runs.tensor_run import AnswerRun
 from regard.streams import make_generator
 from regard.tasks.counting import Counting, Difference, Signal, Signal2
 from regard.viz.attention_map import check_extension
-from regard.viz.page import VIEW, bundle_modules, map_data
+from regard.viz.page import built_script, map_data
 
 # Parameters of a model as short text, for pages that compute the model's answers.
 
@@ -120,7 +119,7 @@ def live_data(run: AnyRun) -> dict[str, Any]:
     layers = [{name: layer[name] for name in ("name", "title", "kind")} for layer in attention["layers"]]
     page = {"without": WITHOUT, "snapshots": False, "writes": False, "back": None, "draws": True}
     return {
-        "about": {**run.about(), "where": run.where, **page},
+        "about": {**(about := run.about()), "title": about["task"], "where": run.where, **page},
         "kind": MODELS[type(run.model)],
         "config": asdict(run.config.model),
         "task": task,
@@ -243,8 +242,8 @@ def live_page(run: AnyRun) -> str:
     data = live_data(run)
     parameters = data["parameters"].pop("text")
     # The page creates the worker from a text, because a page without a server cannot load a script file.
-    worker = "" if data["training"] is None else bundle_modules(_module, "js/live/worker.js")
-    loader, code = bundle_modules(_module, "js/live/loader.js"), bundle_modules(_module, "live.js")
+    worker = "" if data["training"] is None else built_script("worker")
+    loader, code = built_script("loader"), built_script("live")
     packed = zlib.compress(code.encode(), 9)
     digests = (hashlib.sha256(script.encode()).digest() for script in (loader, code))
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
@@ -273,13 +272,6 @@ def live_page(run: AnyRun) -> str:
         assert page.count(before) == 1, before
         page = page.replace(before, after)
     return page
-
-
-def _module(name: str) -> Traversable:
-    """Return the file of a JavaScript module; the module for server requests is replaced by the model in the page."""
-    if name == "ask.js":
-        return PAGE / "live-ask.js"
-    return VIEW / name.removeprefix("js/") if name.startswith("js/") else PAGE / name
 
 
 def _text(name: str) -> str:

@@ -1,6 +1,6 @@
 """The explorer's HTTP interface (Starlette).
 
-    GET  /                 the page; /explorer.js, /js/entry.js, ... its files
+    GET  /                 the page; /explorer.js and /explorer.css, its files; /view.js, the view alone
     GET  /api/run          facts about the run
     POST /api/attend       {input, seed, interventions, layer}: prediction and attention, also without the
                            interventions; for a large map, all weights of `layer` and thumbnails of the other
@@ -50,7 +50,6 @@ from regard.libraries import message_of
 from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
 from regard.server.messages import RequestError, call_method, error_response, make_body_type, read_request
-from regard.viz.page import modules
 
 Job = Callable[[Explorer], bytes]
 
@@ -171,11 +170,8 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 PAGES = {
     "/": ("regard.server", "page/explorer.html", "text/html"),
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
-    **{
-        f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in ("ask", "explorer", "logit-pictures", "predictions", "tree")
-    },
-    **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
+    "/explorer.js": ("regard.viz", "built/explorer.js", "text/javascript"),
+    "/view.js": ("regard.viz", "built/view.js", "text/javascript"),
 }
 
 

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -62,6 +63,9 @@ from regard.viz.subject import (
     ViewedSubject,
 )
 
+GENERIC = re.compile(r"model|models|checkpoint.*|snapshots?|[0-9a-f]{40}", re.IGNORECASE)
+"""Names of folders that say nothing about the model in them."""
+
 
 class Explorer:
     """Answers requests about a subject, one at a time.
@@ -113,7 +117,8 @@ class Explorer:
         writes = isinstance(self.subject, GeneratesSequences)
         predicts, mask = prediction_kind(self.subject), mask_token(self.subject)
         more = {"writes": writes, "predicts": predicts, "mask": mask, "back": self.back}
-        return {**self.subject.about(), **more}
+        about = self.subject.about()
+        return {"title": _title(self.subject, about), **about, **more}
 
     def attend(self, question: Question, layer: ViewedLayer = None) -> dict[str, Any]:
         """Answer an input: return its `map`, and the `original` map if there are interventions.
@@ -336,3 +341,12 @@ class Explorer:
         if text is None:
             return self.subject.draw(seed=seed)
         return text
+
+
+def _title(subject: ViewedSubject[Any], about: dict[str, Any]) -> str:
+    """Return the name of the model; a folder that is only called "model" is named by the folder around it."""
+    name = str(about["task"])
+    parts = [part for part in subject.where.replace("\\", "/").split("/") if part]
+    if GENERIC.fullmatch(name):
+        return next((part for part in reversed(parts) if not GENERIC.fullmatch(part)), str(about["kind"]))
+    return name

@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.libraries import library_errors
 from regard.viz.heatmaps import draw_map
 from regard.viz.maps import Map
-from regard.viz.page import bundle, view_json
+from regard.viz.page import built_script, view_json
 
 with library_errors("anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"):
     import anywidget
@@ -24,7 +24,7 @@ Explain = Callable[..., dict[str, Any]]
 class AttentionWidget(anywidget.AnyWidget):
     """The interactive view in a notebook."""
 
-    _esm = bundle()
+    _esm = built_script("view")
     data = traitlets.Unicode().tag(sync=True)
     explains = traitlets.Bool(False).tag(sync=True)
 

@@ -1,6 +1,6 @@
 // Requests to the explorer's server.
 
-import { unpackWeights } from "./js/matrix.js";
+import { unpackWeights } from "../../viz/js/matrix.js";
 
 /**
  * Sends a request; an unsuccessful response is thrown as an error.

@@ -1,11 +1,11 @@
 // The model in this page's file.
 
-import { readParameters } from "./js/live/rows.js";
-import { LiveSubject } from "./js/live/subject.js";
+import { readParameters } from "../../viz/js/live/rows.js";
+import { LiveSubject } from "../../viz/js/live/subject.js";
 
-/** @import { StoredParameters } from "./js/live/rows.js" */
-/** @import { LiveData } from "./js/live/subject.js" */
-/** @import { Recipe } from "./js/live/training.js" */
+/** @import { StoredParameters } from "../../viz/js/live/rows.js" */
+/** @import { LiveData } from "../../viz/js/live/subject.js" */
+/** @import { Recipe } from "../../viz/js/live/training.js" */
 
 /** @param {string} id */
 function stored(id) {

@@ -1,16 +1,16 @@
 // The explorer in a page without a server.
 
-import { attend } from "./explorer.js";
+import { Explorer } from "./explorer.js";
 import { liveData, liveSubject } from "./live-model.js";
-import { button, node } from "./js/dom.js";
-import { curve } from "./js/view.js";
-import { shapesOf } from "./js/live/training.js";
-import { Parameters } from "./js/live/rows.js";
+import { button, node } from "../../viz/js/dom.js";
+import { curve } from "../../viz/js/player.js";
+import { shapesOf } from "../../viz/js/live/training.js";
+import { Parameters } from "../../viz/js/live/rows.js";
 
-/** @import { QueryConfig } from "./js/live/attention-layer.js" */
-/** @import { LetterTask } from "./js/live/tasks.js" */
-/** @import { Recipe } from "./js/live/training.js" */
-/** @import { Progress, Start } from "./js/live/worker.js" */
+/** @import { QueryConfig } from "../../viz/js/live/attention-layer.js" */
+/** @import { LetterTask } from "../../viz/js/live/tasks.js" */
+/** @import { Recipe } from "../../viz/js/live/training.js" */
+/** @import { Progress, Start } from "../../viz/js/live/worker.js" */
 
 /** What this page computes and what it does not. */
 function limits() {
@@ -27,9 +27,14 @@ function limits() {
   );
 }
 
-const form = document.getElementById("ask");
-form?.after(limits());
-if (liveData.training) form?.after(trainingPanel(liveData.training, () => attend()));
+const explorer = new Explorer(async (path, body, signal) => {
+  signal?.throwIfAborted();
+  return liveSubject.ask(path, body);
+});
+Object.assign(globalThis, { regardModel: liveSubject }); // for tests, and for the console
+const { slot } = explorer.view.details;
+if (liveData.training) slot.append(trainingPanel(liveData.training, () => explorer.attend()));
+slot.append(limits());
 
 // Training in the page: a worker trains, the page draws its loss and its attention.
 

@@ -1,11 +1,11 @@
 // The logit lens as a table, and direct logit attribution as a grid of layers and heads.
 
-import { cssColour, inkOn } from "./js/colours.js";
-import { node, oneTabStop, secondaryText, select } from "./js/dom.js";
-import { percent, shortNames, tokenLabel } from "./js/labels.js";
+import { cssColour, inkOn } from "../../viz/js/colours.js";
+import { node, oneTabStop, secondaryText, select } from "../../viz/js/dom.js";
+import { percent, shortNames, tokenLabel } from "../../viz/js/labels.js";
 
-/** @import { Colour, Palette } from "./js/colours.js" */
-/** @import { View } from "./js/view.js" */
+/** @import { Colour, Palette } from "../../viz/js/colours.js" */
+/** @import { View } from "../../viz/js/view.js" */
 
 /**
  * @typedef {object} Lens

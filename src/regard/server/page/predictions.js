@@ -1,14 +1,14 @@
 // The likeliest next tokens, or those at a mask, and writing on: a card of the inspector.
 
-import { cssColour } from "./js/colours.js";
-import { button, checkbox, node, secondaryText, withIcon } from "./js/dom.js";
-import { percent, tokenLabel } from "./js/labels.js";
-import { latest } from "./js/arithmetic.js";
+import { cssColour } from "../../viz/js/colours.js";
+import { button, checkbox, node, secondaryText, withIcon } from "../../viz/js/dom.js";
+import { percent, tokenLabel } from "../../viz/js/labels.js";
+import { latest } from "../../viz/js/arithmetic.js";
 import { attributionGrid, lensTable } from "./logit-pictures.js";
 
-/** @import { InterventionData } from "./js/data.js" */
+/** @import { InterventionData } from "../../viz/js/data.js" */
 /** @import { Attribution, Lens } from "./logit-pictures.js" */
-/** @import { View } from "./js/view.js" */
+/** @import { View } from "../../viz/js/view.js" */
 
 /**
  * @typedef {object} Token
@@ -102,9 +102,7 @@ export class Predictions {
     this.written = answered.input;
     const same = this.answered?.input === answered.input && this.answered.touched === answered.touched;
     this.answered = answered;
-    const pane = view.root.querySelector(".pane.inspector");
-    const above = pane?.querySelector(".touch")?.parentElement ?? pane?.firstElementChild;
-    if (above && above.nextElementSibling !== this.element) above.after(this.element);
+    view.details.slot.append(this.element);
     if (!same) this.refresh(undefined);
   }
 

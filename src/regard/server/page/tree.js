@@ -1,9 +1,9 @@
 // The search for an answer: alternatives at each step, and the beam as a tree.
 
-import { button, node, oneTabStop, svg, textWidth } from "./js/dom.js";
-import { tokenLabel } from "./js/labels.js";
+import { button, node, oneTabStop, svg, textWidth } from "../../viz/js/dom.js";
+import { tokenLabel } from "../../viz/js/labels.js";
 
-/** @import { MapData } from "./js/data.js" */
+/** @import { MapData } from "../../viz/js/data.js" */
 
 /** @typedef {{ label: string, probability: number }} Follower */
 /** @typedef {{ parent: number | null, step: number, label: string, probability: number, log_probability: number, ended: boolean, followers: Follower[] }} Branch */
@@ -21,13 +21,12 @@ const SHARE_BAR = 120; // pixels of the likeliest token
  * @param {number | undefined} first the branch selected at first; by default the start of the answer
  * @param {(branch: number) => void} choose
  * @param {(beam: number) => void} widen requests another beam width
- * @param {() => void} close
  */
-export function searchTree(data, first, choose, widen, close) {
+export function searchTree(data, first, choose, widen) {
   const { tree } = data;
   const rows = branchRows(tree);
   const places = stepPositions(tree);
-  const box = node("section", { class: "steps", "aria-label": "Search for the answer" });
+  const box = node("div", { class: "search" });
   const panel = node("div", { class: "followers", "aria-live": "polite" });
   const texts = tree.branches.map((branch, number) => branchText(tree, branch, number, rows, places));
   let at = first !== undefined && first < tree.branches.length ? first : (tree.best[0] ?? 0);
@@ -62,11 +61,10 @@ export function searchTree(data, first, choose, widen, close) {
   bar.append(
     button("◀ step", () => move(-1)),
     button("step ▶", () => move(1)),
-    button("Close", close),
   );
   const beside = node("div", { class: "beside" });
   beside.append(drawTree(tree, rows, places, texts), panel);
-  box.append(node("h2", {}, "Search for the answer"), bar, beside);
+  box.append(bar, beside);
   go(at);
   return box;
 }

@@ -1,4 +1,4 @@
-// Colours of weights, differences and heads, on light and dark pages.
+// Colours of weights and differences, on light and dark pages.
 
 import { clamp } from "./arithmetic.js";
 import { canvasContext, node } from "./dom.js";
@@ -10,9 +10,9 @@ import { canvasContext, node } from "./dom.js";
  * @property {boolean} dark
  * @property {Colour} paper
  * @property {string} ink
- * @property {string} line of lines that belong to no particular head
+ * @property {string} line
  * @property {string} mark
- * @property {Colour} aside the colour of a key that is set aside
+ * @property {string} quiet of titles
  * @property {Colour} broken the colour of a weight that is not finite
  * @property {(share: number) => Colour} at the colour of a share from 0 to 1
  * @property {(share: number) => Colour} change the colour of a difference from -1 to 1
@@ -25,12 +25,6 @@ const DARK = ["#12171d", "#132f50", "#174474", "#205d99", "#3678bc", "#5a97d5", 
 // Decrease and increase: brown and blue-green differ for colour-blind readers too.
 const DECREASE = [166, 97, 26];
 const INCREASE = [1, 133, 113];
-
-// Eight head colours: neighbours differ by ΔE 20 or more (CIEDE2000) for colour-blind readers, contrast 3:1 to
-// paper.
-const HEADS_ON_LIGHT = ["#2b8cff", "#c27c00", "#004d3a", "#08306b", "#7a5c00", "#00838f", "#111111", "#009e73"];
-const HEADS_ON_DARK = ["#6b8cff", "#b8f5d6", "#b0792f", "#2bb3b3", "#f0e442", "#e0457b", "#a8d8ff", "#c2b280"];
-const DASHES = ["none", "7 3", "2 3", "9 3 2 3"];
 
 /** @type {Map<boolean, Palette>} */
 const palettes = new Map();
@@ -63,7 +57,7 @@ function makePalette(light) {
     ink: light ? "#111111" : "#eeeeee",
     line: light ? "#08519c" : "#8abaea",
     mark: light ? "#c2410c" : "#fbbf24",
-    aside: parseColour(light ? "#c9ced4" : "#4a525b"),
+    quiet: light ? "#5f6b7b" : "#aab4c0",
     broken,
     at,
     change,
@@ -78,25 +72,6 @@ function makePalette(light) {
  */
 export function shade(share, signed = false) {
   return Number.isNaN(share) ? 256 : clamp(Math.round(255 * (signed ? (share + 1) / 2 : share)), 0, 255);
-}
-
-/** The CSS colour of a head's lines. @param {number} head @param {boolean} dark */
-export function headColour(head, dark) {
-  const colours = dark ? HEADS_ON_DARK : HEADS_ON_LIGHT;
-  return colours[head % colours.length];
-}
-
-/** The SVG dash pattern of a head's lines; heads with the same colour have different patterns. @param {number} head */
-export function headDashes(head) {
-  return DASHES[Math.floor(head / HEADS_ON_LIGHT.length) % DASHES.length];
-}
-
-/**
- * A colour blended with the paper: `strength` from 0 to 1.
- * @param {string} hex @param {Colour} paper @param {number} strength
- */
-export function fade(hex, paper, strength) {
-  return blend(paper, parseColour(hex), strength);
 }
 
 /** @param {Colour} colour */

@@ -171,47 +171,111 @@ const ICONS = {
   picture: "M2 3h12v10H2zM2 11l4-4 3 3 2-2 3 3",
   heatmap: "M2 2h12v12H2zM2 6h12M2 10h12M6 2v12M10 2v12",
   lines: "M3 3l10 10M3 8h10M3 13L13 3",
-  arcs: "M3 2v12M3 3c12 0 12 10 0 10M3 5c6 0 6 6 0 6",
   flow: "M2 4c6 0 6 8 12 8M2 12c6 0 6-8 12-8M11 9l3 3-3 2",
-  table: "M2 3h12v10H2zM2 6h12M7 3v10",
-  overview: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM9 9h5v5H9z",
   off: "M8 2v6M4.5 4a5.5 5.5 0 1 0 7 0",
   uniform: "M3 5h10M3 8h10M3 11h10",
   undo: "M6 3L2 7l4 4M2 7h8a4 4 0 0 1 0 8H7",
-  save: "M8 2v8M4.5 7L8 10.5 11.5 7M2 14h12",
-  sum: "M12 3H4l5 5-5 5h8",
-  keys: "M1.5 4h13v8h-13zM4 7h.1M7 7h.1M10 7h.1M13 7h.1M5 10h6",
-  search: "M7 2a5 5 0 1 0 .1 0M11 11l3.5 3.5",
   dice: "M2 2h12v12H2zM5 5h.1M11 5h.1M8 8h.1M5 11h.1M11 11h.1",
-  bars: "M3 14V7M8 14V2M13 14V9",
-  play: "M4 2l9 6-9 6z",
-  steps: "M2 13h4V9h4V5h4",
-  guide: "M8 14V7M8 4h.1M8 1a7 7 0 1 0 .1 0",
-  role: "M8 2a3 3 0 1 0 .1 0M2 15c0-7 12-7 12 0",
 };
 
-/** A small drawing beside a label, which it does not replace. @param {string} name */
-export function icon(name) {
+/**
+ * Puts a small drawing before the label of a button.
+ * @template {HTMLElement} Kind @param {Kind} element @param {string} name
+ */
+export function withIcon(element, name) {
   const box = node("span", { class: "icon", "aria-hidden": "true" });
   const picture = svg("svg", { viewBox: "0 0 16 16" });
   picture.append(svg("path", { d: ICONS[name] }));
   box.append(picture);
-  return box;
+  element.prepend(box);
+  return element;
 }
 
+// Lists that open below a button.
+
 /**
- * Puts an icon before the label of a button.
- * @template {HTMLElement} Kind @param {Kind} element @param {string} name
+ * An entry of a menu.
+ * @typedef {object} Item
+ * @property {string} label
+ * @property {() => void} does
+ * @property {string} [hint]
+ * @property {string} [reason] why it cannot be used now
+ * @property {boolean} [on] state of an entry that can be switched on and off
  */
-export function withIcon(element, name) {
-  element.prepend(icon(name));
-  return element;
+
+/**
+ * A button and the box that it opens; the box closes on Escape, on a click elsewhere, and when the focus leaves.
+ * @param {string} label @param {() => (Node | string)[]} fill makes the content whenever the box opens
+ */
+export function dropdown(label, fill, role = "group") {
+  const name = label.toLowerCase();
+  const box = node("div", { class: "drop", role, "aria-label": label, hidden: true });
+  const opener = node("button", { type: "button", "data-name": name, "aria-expanded": "false" }, label);
+  if (role === "menu") opener.setAttribute("aria-haspopup", "menu");
+  const element = node("div", { class: "dropdown" });
+  element.append(opener, box);
+  /** @param {Event} event */
+  const elsewhere = (event) => {
+    if (!event.composedPath().includes(element)) show(false);
+  };
+  /** @param {boolean} open */
+  const show = (open) => {
+    if (open) box.replaceChildren(...fill());
+    box.hidden = !open;
+    if (open) document.addEventListener("pointerdown", elsewhere);
+    else document.removeEventListener("pointerdown", elsewhere);
+    opener.setAttribute("aria-expanded", String(open));
+    if (open) /** @type {HTMLElement | null} */ (box.querySelector("button, input, select"))?.focus();
+  };
+  opener.addEventListener("click", () => show(box.hidden));
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !box.hidden) {
+      event.stopPropagation();
+      show(false);
+      opener.focus();
+    } else if (event.key === "ArrowDown" && event.target === opener) {
+      event.preventDefault();
+      show(true);
+    }
+  });
+  element.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget instanceof Node && !element.contains(relatedTarget)) show(false);
+  });
+  const refresh = () => {
+    if (!box.hidden) keepFocus(box, () => box.replaceChildren(...fill()));
+  };
+  return { element, refresh, close: () => show(false) };
+}
+
+/** @param {string} label @param {() => Item[]} items */
+export function menu(label, items) {
+  const list = dropdown(
+    label,
+    () => {
+      const buttons = items().map(({ label: text, does, hint, reason, on }) => {
+        const entry = button(text, () => {
+          if (reason) return;
+          list.close();
+          does();
+        });
+        entry.setAttribute("role", on === undefined ? "menuitem" : "menuitemcheckbox");
+        if (on !== undefined) entry.setAttribute("aria-checked", String(on));
+        if (reason) entry.setAttribute("aria-disabled", "true");
+        if (reason || hint) entry.append(node("span", { class: "quiet" }, reason || hint));
+        return entry;
+      });
+      oneTabStop(buttons, 0);
+      return buttons;
+    },
+    "menu",
+  );
+  return list;
 }
 
 // Widths of texts on the screen, measured in the font of the labels.
 
 export const FAMILY = "system-ui, sans-serif";
-const SIZE = 12; // pixels
+const SIZE = 13; // pixels
 const MOST_KEPT = 20_000; // cached widths
 
 let scale = 1;
@@ -231,8 +295,8 @@ export function textScale() {
 }
 
 /** The font of labels, as CSS. */
-export function font(bold = false) {
-  return `${bold ? "bold " : ""}${SIZE * scale}px ${FAMILY}`;
+export function font(bold = false, size = SIZE * scale) {
+  return `${bold ? "bold " : ""}${size}px ${FAMILY}`;
 }
 
 /** The width of a label in pixels, in bold, since any label may be marked. @param {string} text */

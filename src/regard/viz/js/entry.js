@@ -7,6 +7,7 @@
 // See data.js for the type of a map.
 
 import { softmax } from "./arithmetic.js";
+import { node } from "./dom.js";
 import { unpackNumbers, unpackWeights } from "./matrix.js";
 import { formatAddress, readAddress, replaceAddress } from "./state.js";
 import { View } from "./view.js";
@@ -14,6 +15,8 @@ import { View } from "./view.js";
 /** @import { LayerSumsData, MapData, NumbersData, ViewData } from "./data.js" */
 /** @import { Explained, Explain, Which } from "./sum.js" */
 /** @import { Options } from "./view.js" */
+
+export { unpackWeights };
 
 /** @typedef {{ id: string, found?: unknown, error?: string }} Answer to a question of the same id */
 
@@ -36,11 +39,13 @@ export async function show(element, data, options = {}) {
 }
 
 /**
- * Draws a page with a single view, whose state is kept in the address.
- * @param {Element} element @param {ViewData} data
+ * Draws a page with a single view, whose selection is kept in the address.
+ * @param {Element} element @param {ViewData} data @param {string} title
  */
-export async function showPage(element, data) {
+async function showPage(element, data, title) {
   const chosen = () => readAddress(location.hash).state;
+  const alone = parent === window; // a page around this one, as a lesson is, makes room for it
+  document.body.classList.toggle("alone", alone); // gives the page its height
   // Weights are unpacked asynchronously. An open frame delays the load event, so that a page that is printed at once
   // has its picture.
   const frame = document.createElement("iframe");
@@ -53,13 +58,21 @@ export async function showPage(element, data) {
     chosen: (state) => replaceAddress(formatAddress(state)),
     explain: (which) => storedExplanation(view.map, which),
     keeps: true,
-    fits: parent === window, // a page around this one gives it its own height
+    fits: alone,
   }).finally(() => frame.remove());
+  view.slot.append(node("h1", {}, title));
   document.addEventListener("keydown", (event) => {
     if (event.target === document.body) view.pressed(event);
   });
   addEventListener("hashchange", () => view.choose(chosen()));
+  const tell = () => parent.postMessage({ height: document.documentElement.offsetHeight }, "*");
+  if (!alone) new ResizeObserver(tell).observe(document.documentElement);
 }
+
+const place = document.getElementById("view");
+const title = place?.dataset.title;
+if (place && title !== undefined)
+  showPage(place, JSON.parse(document.getElementById("data")?.textContent ?? ""), title);
 
 /** The widget of a notebook (anywidget). */
 export default {

@@ -1,191 +1,281 @@
-// Heatmaps of heads: queries down, keys across. A heatmap is reused for weights of the same size, so that zoom,
-// position and keyboard focus are kept.
+// A matrix of weights as cells, and the labels beside it. The work is bounded by the number of pixels, however many
+// weights there are.
 
-import { labelInterval, labelMargins, paint } from "./painting.js";
-import { button, node, oneTabStop } from "./dom.js";
-import { listen, Viewport } from "./viewport.js";
-import { axisTitles, headImportance, isolate, layerTitle, percent, shortImportance, signedNumber } from "./labels.js";
-import { Pyramid } from "./matrix.js";
-import { ownRange } from "./scale.js";
+import { cssColour, inkOn, shade } from "./colours.js";
+import { textScale, textWidth, widestText } from "./dom.js";
+import { cached } from "./arithmetic.js";
+import { halve, Pyramid } from "./matrix.js";
+import { axisTitles, fitLabel } from "./labels.js";
+import { pixels } from "./pen.js";
+import { shareOf } from "./scale.js";
+import { isOff } from "./scene.js";
 
-/** @import { Marked, Picture } from "./painting.js" */
-/** @import { Actions, Scene, Surface } from "./scene.js" */
+/** @import { Palette } from "./colours.js" */
+/** @import { Level, Matrix } from "./matrix.js" */
+/** @import { Panel } from "./panel.js" */
+/** @import { Pen } from "./pen.js" */
+/** @import { Scale } from "./scale.js" */
 
-const TALL = 130; // pixels; higher rows have a title beside them
+const NUMBERS_FROM = { width: 34, height: 20 }; // pixels of a cell from which it contains its weight
+const LEAST_WRITTEN = 0.005; // smaller weights are not written
+const MOST_DRAWN = 60_000; // rectangles of a saved picture; of more cells it contains an image
+const ASIDE = 0.35; // opacity of the weights that a head had before it was switched off
 
-let numbered = 0; // number of heatmaps so far, for unique element names
+export const heatmap = {
+  /** @param {Panel} panel */
+  fit(panel) {
+    const { scene, width, height } = panel;
+    panel.margins = labelMargins(scene.matrix, width, height);
+    panel.viewport.fitInto(panel.margins, width, height);
+  },
 
-/** @param {Scene} scene @param {Surface} surface */
-function roomFor({ matrix }, { width, height }) {
-  return labelMargins(matrix, width, height ?? undefined);
-}
-
-/** The heatmap of one head with its frame. */
-export class Heatmap {
-  /** @param {number} head @param {Scene} scene @param {Surface} surface @param {Actions} actions */
-  constructor(head, scene, surface, actions) {
-    this.head = head;
-    this.scene = scene;
-    this.surface = surface;
-    this.frame = 0;
-    this.viewport = new Viewport(scene.matrix, roomFor(scene, surface), surface.width, surface.height ?? undefined);
-    this.canvas = node("canvas", { "aria-hidden": "true" });
-    this.caption = node("figcaption");
-    this.across = "";
-    this.acrossName = node("span", { class: "axis across" });
-    this.downName = node("span", { class: "axis down" });
-    this.cell = node("span", { role: "gridcell", id: `regard-cell-${(numbered += 1)}` });
-    this.rowName = node("span", { role: "rowheader" });
-    this.row = node("div", { role: "row", class: "unseen" });
-    this.row.append(this.rowName, this.cell);
-    this.grid = node("div", { role: "grid", tabindex: 0, "aria-activedescendant": this.cell.id });
-    this.grid.append(this.canvas, this.row);
-    this.figure = node("figure");
-    this.figure.append(this.caption, this.acrossName, this.downName, this.grid);
-    if (this.viewport.zoomable) this.figure.append(this.zoomButtons());
-    /** @type {Picture} */
-    this.picture = this.pictured();
-    /** @type {Marked} */
-    this.marked = scene.state;
-    listen({
-      element: this.grid,
-      canvas: this.canvas,
-      viewport: this.viewport,
-      chosen: () => this.scene.state,
-      onPoint: (query, key) => actions.point(query, key, head),
-      onLeave: () => actions.rest(),
-      onChoose: (query, key) => actions.choose({ query, key, focus: head }),
-      onHead: (by) => actions.choose({ head: (this.scene.state.focus + by + this.heads) % this.heads }),
-      draw: () => this.draw(),
+  /** @param {Pen} pen @param {Panel} panel */
+  paint(pen, panel) {
+    const { viewport, scene, head, colours, mark } = panel;
+    const { left, top, width, height } = viewport;
+    const { relevant } = scene.matrix;
+    const least = Math.min(viewport.cell, viewport.rowCell);
+    pen.clip({ x: left, y: top, width, height }, () => {
+      const off = isOff(scene, head);
+      paintCells(pen, panel, off ? ASIDE : 1);
+      if (scene.scale.aside && !scene.changes) hatchFirst(pen, panel);
+      if (least >= 9) paintGrid(pen, panel);
+      if (viewport.cell >= NUMBERS_FROM.width && viewport.rowCell >= NUMBERS_FROM.height && !off)
+        writeWeights(pen, panel);
+      for (const [query, key] of least >= 4 ? (relevant ?? []) : [])
+        pen.circle(
+          viewport.x(key) + Math.min(7, viewport.cell / 2),
+          viewport.y(query) + Math.min(7, viewport.rowCell / 2),
+          Math.min(3, least / 4),
+          { fill: "white", stroke: "black" },
+        );
+      if (off)
+        pen.text(left + width / 2, top + height / 2, "switched off", {
+          fill: colours.mark,
+          align: "middle",
+          bold: true,
+        });
     });
-  }
-
-  get heads() {
-    return this.scene.matrix.heads;
-  }
-
-  /**
-   * Shows other weights with the same number of queries and keys.
-   * @param {Scene} scene @param {Surface} surface
-   * @param {number} place index among the heatmaps
-   */
-  show(scene, surface, place) {
-    const { matrix, layer, state } = scene;
-    const same = surface.width === this.surface.width && surface.height === this.surface.height;
-    const moved = scene.matrix !== this.scene.matrix || !same;
-    Object.assign(this, { scene, surface, marked: state });
-    if (moved) this.viewport.fitInto(roomFor(scene, surface), surface.width, surface.height ?? undefined);
-    this.picture = this.pictured();
-    const [down, across] = axisTitles(scene);
-    this.nameSides(down, `${across} →${matrix.sumsToOne && !scene.changes ? " (each row sums to 1)" : ""}`);
-    this.caption.replaceChildren(...makeCaption(this.head, scene));
-    this.grid.dataset.name = `heatmap-${place}`;
-    const size = { "aria-rowcount": matrix.rows, "aria-colcount": matrix.columns };
-    const name = `${layer.title}, ${matrix.name(this.head)}: rows ${down}, columns ${across}; arrow keys move`;
-    for (const [key, value] of Object.entries({ ...size, "aria-label": name })) {
-      this.grid.setAttribute(key, String(value));
+    const y = viewport.y(mark.query);
+    const frame = { stroke: colours.mark, width: 2 };
+    const high = Math.max(viewport.rowCell, 2);
+    if (y + viewport.rowCell >= top && y <= top + height) {
+      pen.rect({ x: left, y, width, height: high }, frame);
+      if (mark.key !== null)
+        pen.rect({ x: viewport.x(mark.key), y, width: Math.max(viewport.cell, 2), height: high }, frame);
     }
-    this.tell(state.query, state.key ?? matrix.strongest(this.head, state.query));
-  }
+    paintLabels(pen, panel);
+  },
 
-  // Writes the titles of rows and columns, in one line if there are few rows.
-  /** @param {string} down @param {string} across */
-  nameSides(down, across) {
-    const { left, top, height } = this.viewport;
-    const tall = height > TALL;
-    this.downName.textContent = tall ? `${down} →` : ""; // the text is rotated, so the arrow points down
-    this.downName.style.marginTop = `${top}px`;
-    this.across = tall ? across : `${down} ↓   ${across}`;
-    this.acrossName.style.marginLeft = tall ? `${left}px` : "0";
-  }
+  /** @param {Panel} panel @param {number} x @param {number} y */
+  under: ({ viewport }, x, y) => viewport.under(x, y),
+};
 
-  /** @returns {Picture} */
-  pictured() {
-    const { matrix, changes, largest, scale } = this.scene;
-    const { rows, columns, relevant, queries, keys } = matrix;
-    const values = (changes ?? matrix.slices)[this.head];
-    const known = this.picture?.pyramid;
-    return {
-      viewport: this.viewport,
-      pyramid: known?.levels[0].values === values ? known : new Pyramid({ values, rows, columns }, changes !== null),
-      changing: changes !== null,
-      share: changes ? (value) => value / largest : scale.of(matrix, this.head).share,
-      aside: scale.aside && changes === null,
-      queries,
-      keys,
-      upright: roomFor(this.scene, this.surface).upright,
-      relevant,
-      colours: this.surface.colours,
-    };
-  }
+/** The values of a panel with their halved versions. @param {Panel} panel */
+function pyramidOf({ scene: { matrix, changes, before }, head, scene }) {
+  const off = !changes && before && isOff(scene, head);
+  const source = off ? before : matrix;
+  const values = (changes ?? source.slices)[head];
+  return cached(
+    values,
+    "pyramid",
+    () => new Pyramid({ values, rows: matrix.rows, columns: matrix.columns }, !!changes),
+  );
+}
 
-  /** Marks a row, and optionally a cell in it. @param {number} query @param {number | null} key */
-  mark(query, key) {
-    this.marked = { query, key };
-    this.draw();
-  }
+/** The colour of a value, as an index into `table`. @param {Panel} panel */
+function colouring({ scene: { matrix, changes, largest, scale }, head, colours }) {
+  const top = scale.top(matrix, head);
+  return changes
+    ? { table: colours.changes, at: (/** @type {number} */ value) => shade(value / largest, true) }
+    : { table: colours.table, at: (/** @type {number} */ value) => shade(shareOf(value, top)) };
+}
 
-  /** Announces a weight to screen readers. @param {number} query @param {number} key */
-  tell(query, key) {
-    const { matrix, changes, title } = this.scene;
-    this.row.setAttribute("aria-rowindex", String(query + 1));
-    this.cell.setAttribute("aria-colindex", String(key + 1));
-    this.rowName.textContent = matrix.queries[query] ?? "";
-    const change = changes && title ? signedNumber(changes[this.head][query * matrix.columns + key] || 0) : null;
-    const value = change ?? percent(matrix.at(this.head, query, key) ?? 0);
-    this.cell.textContent = `${isolate(matrix.keys[key] ?? "")} ${value}`;
+/** @param {Pen} pen @param {Panel} panel @param {number} opacity */
+function paintCells(pen, panel, opacity) {
+  const { viewport, scene, colours } = panel;
+  const { row, column, width, height, cell, rowCell, rows, columns } = viewport;
+  if (!rows || !columns) return;
+  const { table, at } = colouring(panel);
+  const pyramid = pyramidOf(panel);
+  if (pen.vector && rows * columns <= MOST_DRAWN) {
+    const { largest, scale, matrix, changes } = scene;
+    const top = scale.top(matrix, panel.head);
+    pyramid.level(0).values.forEach((value, index) => {
+      const [x, y] = [viewport.x(index % columns), viewport.y(Math.floor(index / columns))];
+      const colour = changes ? colours.change(value / largest) : colours.at(shareOf(value, top));
+      pen.rect({ x, y, width: cell, height: rowCell }, { fill: cssColour(colour), opacity });
+    });
+    return;
   }
+  const ratio = devicePixelRatio || 1;
+  const number = Math.max(0, Math.ceil(Math.log2(1 / (Math.max(cell, rowCell) * ratio))));
+  const level = pyramid.level(number);
+  const size = 2 ** number;
+  const [top, left] = [Math.floor(row / size), Math.floor(column / size)];
+  const high = Math.min(level.rows, Math.ceil((row + height / rowCell) / size)) - top;
+  const wide = Math.min(level.columns, Math.ceil((column + width / cell) / size)) - left;
+  const small = pixels(level, { top, left, high, wide }, (value) => table[at(value)]);
+  const [x, y] = [viewport.x(left * size), viewport.y(top * size)];
+  const smooth = size * Math.min(cell, rowCell) * ratio < 1; // narrow columns of high rows
+  pen.image(small, { x, y, width: wide * size * cell, height: high * size * rowCell }, { smooth, opacity });
+}
 
-  draw() {
-    this.frame ||= requestAnimationFrame(() => this.drawNow()); // a pending frame draws the newest state
-  }
+/** @param {Pen} pen @param {Panel} panel */
+function paintGrid(pen, { viewport, colours }) {
+  const { left, top, width, height } = viewport;
+  const line = { stroke: cssColour(colours.paper), width: 1 };
+  for (let column = Math.ceil(viewport.column); viewport.x(column) <= left + width; column += 1)
+    pen.line([viewport.x(column), top], [viewport.x(column), top + height], line);
+  for (let row = Math.ceil(viewport.row); viewport.y(row) <= top + height; row += 1)
+    pen.line([left, viewport.y(row)], [left + width, viewport.y(row)], line);
+}
 
-  drawNow() {
-    cancelAnimationFrame(this.frame);
-    this.frame = 0;
-    paint(this.canvas, this.picture, this.marked);
-    const every = labelInterval(Math.min(this.viewport.cell, this.viewport.rowCell)); // changes with the zoom
-    this.acrossName.textContent = `${this.across}${every > 1 ? ` (1 in ${every} is labeled)` : ""}`;
-  }
+// Hatches the first key, which is left out of the scale.
+/** @param {Pen} pen @param {Panel} panel */
+function hatchFirst(pen, { viewport, colours }) {
+  const { top, height } = viewport;
+  const box = { x: viewport.x(0), y: top, width: Math.max(viewport.cell, 2), height };
+  pen.rect(box, { fill: cssColour(colours.paper) });
+  const [left, right] = [box.x, box.x + box.width];
+  for (let y = top + 6; y < top + height; y += 6)
+    pen.line([left, y], [right, y - Math.min(6, box.width)], { stroke: colours.ink, width: 0.7 });
+}
 
-  zoomButtons() {
-    const { viewport } = this;
-    const bar = node("div", { class: "zoom" });
-    /** @type {HTMLButtonElement[]} */
-    const buttons = [];
-    /** @type {[string, string, () => void][]} */
-    const offered = [
-      ["+", "zoom in", () => viewport.zoom(2)],
-      ["−", "zoom out", () => viewport.zoom(0.5)],
-      ["fit", "show all", () => viewport.fit()],
-    ];
-    for (const [sign, name, change] of offered) {
-      const element = button(sign, () => {
-        change();
-        this.draw();
-      });
-      element.title = name;
-      bar.append(element);
-      buttons.push(element);
+/** @param {Pen} pen @param {Panel} panel */
+function writeWeights(pen, panel) {
+  const { viewport, scene, head, colours } = panel;
+  const { matrix, changes, largest, scale } = scene;
+  const top = scale.top(matrix, head);
+  const values = (changes ?? matrix.slices)[head];
+  for (
+    let row = Math.floor(viewport.row);
+    row < matrix.rows && viewport.y(row) < viewport.top + viewport.height;
+    row += 1
+  ) {
+    for (let column = Math.floor(viewport.column); column < matrix.columns; column += 1) {
+      const x = viewport.x(column + 0.5);
+      const value = values[row * matrix.columns + column];
+      if (!(Math.abs(value) >= LEAST_WRITTEN) || (scale.aside && !column) || x > viewport.left + viewport.width)
+        continue;
+      const colour = changes ? colours.change(value / largest) : colours.at(shareOf(value, top));
+      pen.text(x, viewport.y(row + 0.5), shortNumber(value), { fill: inkOn(colour), align: "middle" });
     }
-    oneTabStop(buttons, 0);
-    return bar;
   }
 }
 
-// The caption of a heatmap: head, layer or comparison, and the importance of the head.
+/** A number in few letters: `.59`, `1`. @param {number} value */
+function shortNumber(value) {
+  const text = value
+    .toFixed(2)
+    .replace(/^(-?)0\./, "$1.")
+    .replace("-", "−");
+  return text.replace(/\.00$/, "");
+}
 
-/** @param {number} head @param {Scene} scene */
-function makeCaption(head, scene) {
-  const { data, map, layer, matrix, state, title } = scene;
-  const parts = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layerTitle(layer, map.layers))];
-  if (matrix.heads > 1 && !matrix.names && !title)
-    parts.push(node("span", { class: "quiet", title: layer.title }, layerTitle(layer, map.layers)));
-  const range = ownRange(scene, head);
-  if (range) parts.push(node("span", { class: "quiet" }, range));
-  if (title) parts.push(node("span", {}, title));
-  const known = !matrix.names && state.frame === null; // importance describes heads of the trained model
-  const worth = headImportance(data, layer.name, head, !known);
-  if (worth) parts.push(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
-  return parts;
+// Labels of rows and columns: horizontal where all fit, otherwise all columns upright.
+
+const LABEL = 13; // height of a label in pixels, times the factor of the text
+const LABELS_APART = 12; // pixels between labels
+const MEASURED = 600; // labels measured to find the widest
+const GAP = 6; // pixels between a label and the cells
+const TITLE = 18; // pixels of the line with the titles
+
+/** @typedef {{ left: number, top: number, upright: boolean }} Margins */
+
+/** The width of the widest label; of a long list, of the first ones and of the longest. @param {string[]} labels */
+export function widestLabel(labels) {
+  if (labels.length <= MEASURED) return widestText(labels);
+  const longest = labels.reduce((before, label) => (label.length > before.length ? label : before), "");
+  return widestText([...labels.slice(0, MEASURED), longest]);
+}
+
+/**
+ * Room for the labels in pixels, and whether keys are upright because one is wider than a column.
+ * @param {Pick<Matrix, "queries" | "keys" | "columns">} matrix @param {number} width @param {number} height
+ * @returns {Margins}
+ */
+export function labelMargins(matrix, width, height) {
+  const factor = textScale();
+  const left = Math.ceil(Math.min(widestLabel(matrix.queries) + GAP + 4, 180 * factor, width * 0.4));
+  const across = widestLabel(matrix.keys);
+  const upright = across + 4 > (width - left - 4) / Math.max(matrix.columns, 1);
+  const tall = upright ? Math.min(across + GAP + 2, 150 * factor, height * 0.35) : LABEL * factor + GAP;
+  return { left, top: Math.ceil(TITLE * factor + tall), upright };
+}
+
+/** Every n-th row or column can be labelled. @param {number} cell in pixels */
+export function labelInterval(cell) {
+  return Math.max(1, Math.ceil((LABELS_APART * textScale()) / cell));
+}
+
+/**
+ * The labelled rows or columns from `first` on; marked ones are always labelled, instead of their neighbours.
+ * @param {number} first @param {number} count
+ * @param {number} length in pixels
+ * @param {number} cell @param {number[]} marked
+ */
+export function labelledIndices(first, count, length, cell, marked) {
+  const every = labelInterval(cell);
+  const indices = [];
+  for (let index = Math.ceil(first); index < count && (index - first) * cell < length; index += 1) {
+    const near = every > 1 && marked.some((at) => Math.abs(index - at) < every);
+    if (marked.includes(index) || (index % every === 0 && !near)) indices.push(index);
+  }
+  return indices;
+}
+
+/** @param {Pen} pen @param {Panel} panel */
+function paintLabels(pen, { viewport, scene, width, margins, colours, mark }) {
+  const { matrix } = scene;
+  const { cell, rowCell, left, top, row, column } = viewport;
+  const fill = colours.ink;
+  for (const query of labelledIndices(row, matrix.rows, viewport.height, rowCell, [mark.query])) {
+    const text = fitLabel(matrix.queries[query], left - GAP - 2, textWidth);
+    pen.text(left - GAP, viewport.y(query + 0.5), text, { fill, align: "end", bold: query === mark.query });
+  }
+  const { upright } = margins;
+  const high = top - TITLE * textScale() - GAP;
+  for (const key of labelledIndices(
+    column,
+    matrix.columns,
+    viewport.width,
+    cell,
+    mark.key === null ? [] : [mark.key],
+  )) {
+    const bold = key === mark.key;
+    if (upright)
+      pen.text(viewport.x(key + 0.5), top - GAP, fitLabel(matrix.keys[key], high, textWidth), {
+        fill,
+        turned: true,
+        bold,
+      });
+    else pen.text(viewport.x(key + 0.5), top - GAP - 5, matrix.keys[key], { fill, align: "middle", bold });
+  }
+  const every = Math.max(labelInterval(rowCell), upright ? labelInterval(cell) : 1);
+  const [down, across] = axisTitles(scene);
+  const title = `↓ ${down}   → ${across}${every > 1 ? `   (1 label in ${every})` : ""}`;
+  pen.text(0, (TITLE * textScale()) / 2 - 1, fitLabel(title, width, textWidth), { fill: colours.quiet });
+}
+
+// Small pictures of heads.
+
+const FINE = 1.3; // canvas pixels per screen pixel at most: with more, thin diagonals become dashes
+
+/**
+ * The small picture of a head as a canvas.
+ * @param {Matrix} matrix @param {number} head @param {Scale} scale @param {Palette} colours
+ * @param {number} side pixels of its longer side
+ */
+export function thumbnail(matrix, head, scale, colours, side) {
+  const limit = Math.ceil(FINE * side * (devicePixelRatio || 1));
+  const top = scale.top(matrix, head);
+  return cached(matrix, `thumbnail ${head} ${limit} ${top} ${scale.aside} ${colours.dark}`, () => {
+    /** @type {Level} */
+    let level = { values: matrix.slices[head], rows: matrix.rows, columns: matrix.columns };
+    while (Math.max(level.rows, level.columns) > limit) level = halve(level);
+    const all = { top: 0, left: 0, high: Math.max(level.rows, 1), wide: Math.max(level.columns, 1) };
+    const canvas = pixels(level, all, (value) => colours.table[shade(shareOf(value, top))]);
+    return canvas;
+  });
 }

@@ -2,8 +2,8 @@
 
 import { button, node, Part, secondaryText, svg, withIcon } from "./dom.js";
 import { Matrix } from "./matrix.js";
+import { headTag, isolate } from "./labels.js";
 import { Scale } from "./scale.js";
-import { isolate } from "./labels.js";
 
 /** @import { InterventionData, MapData } from "./data.js" */
 /** @import { Actions, Placed, Scene } from "./scene.js" */
@@ -25,40 +25,36 @@ function sameTarget(first, second) {
   return first.query === second.query && first.key === second.key;
 }
 
-/** What can be done to the head and the weight that are chosen; the slider of a weight stays while it is dragged. */
+/** What can be done to the selected head and weight; the slider of a weight stays while it is dragged. */
 export class TouchBar {
   /** @param {Actions} actions */
   constructor(actions) {
     this.actions = actions;
-    this.heads = new Part();
+    this.heads = new Part("bar");
     this.dragged = new Dragged((to) => {
       if (!this.place) return;
-      this.actions.preview(this.place, to);
-      this.actions.touch({ ...this.place, to }, false);
+      actions.preview(this.place, to);
+      actions.touch({ ...this.place, to }, false);
     });
-    /** @type {Required<Omit<InterventionData, "to">> | null} */
+    /** @type {Placed | null} */
     this.place = null;
     this.element = node("div", { class: "touch" });
     this.element.append(this.heads.element, this.dragged.element);
-    this.heads.element.className = "bar";
   }
 
   /** @param {Scene} scene @param {readonly InterventionData[]} interventions active interventions */
   show(scene, interventions) {
     const { actions } = this;
-    const { layer, matrix, state } = scene;
-    const { query, key, focus, head } = state;
+    const { layer, state, derived } = scene;
+    const { query, key, head } = state;
     const earlier = isEarlySnapshot(scene);
-    const single = head !== null || key !== null || matrix.heads === 1;
-    const can = !earlier && single && !scene.derived && !state.words && key !== null && state.mode === "heatmap";
-    const inputs = [layer.name, matrix.heads, query, key, focus, head, earlier, scene.derived, interventions];
-    this.heads.show(inputs, () => {
+    this.heads.show([layer.name, head, earlier, derived, interventions], () => {
       if (earlier) return earlierNote(actions);
-      if (scene.derived) return [secondaryText("Select a head of a layer to change it.")];
-      if (!single) return [secondaryText("Select a head to switch it off, or point at a weight to change it.")];
+      if (derived) return [secondaryText("A rollout cannot be changed: choose Matrix or Lines.")];
       return switches(scene, interventions, actions);
     });
-    this.place = can ? { layer: layer.name, heads: [focus], query, key } : null;
+    const can = !earlier && !derived && !state.words && key !== null && state.mode !== "picture";
+    this.place = can ? { layer: layer.name, heads: [head], query, key } : null;
     this.dragged.show(this.place && scene, this.place, interventions);
   }
 
@@ -103,17 +99,17 @@ function isEarlySnapshot({ data, state }) {
 }
 
 /** @param {Scene} scene @param {readonly InterventionData[]} interventions @param {Actions} actions */
-function switches({ layer, matrix, state }, interventions, actions) {
-  const head = state.focus;
-  const name = matrix.heads === 1 ? "attention" : `head ${head}`;
-  return /** @type {const} */ (["off", "uniform"]).map((to) => {
-    const change = { layer: layer.name, heads: [head], to };
+function switches({ map, layer, state }, interventions, actions) {
+  const name = node("span", {}, `Head ${headTag(map.layers, layer, state.head)}`);
+  const buttons = /** @type {const} */ (["off", "uniform"]).map((to) => {
+    const change = { layer: layer.name, heads: [state.head], to };
     const on = interventions.some((intervention) => intervention.to === to && sameTarget(intervention, change));
     return withIcon(
-      button(`${name} ${to}`, () => actions.touch(change, on), on),
+      button(to, () => actions.touch(change, on), on),
       to,
     );
   });
+  return [name, ...buttons];
 }
 
 // Preview of a dragged weight: its row is known before the model answers.
@@ -136,10 +132,10 @@ export function previewScene(scene, { layer, heads, query, key }, to) {
   slices[heads[0]].set(row, query * matrix.columns);
   const { queries, keys, relevant, names } = matrix;
   const changed = new Matrix(slices, queries, keys, relevant, false, names); // until the model answers
-  const largest = Math.max(scene.largest, to);
   const { name, aside } = scene.scale;
+  const largest = Math.max(scene.scale.largest, to);
   const scale = new Scale(name, largest, aside, (shown) => (shown === changed ? [matrix, changed] : [shown]));
-  return { ...scene, matrix: changed, largest, scale, preview: true };
+  return { ...scene, matrix: changed, scale, preview: true };
 }
 
 /** @param {Matrix} before @param {number} head @param {number} query @param {number} key @param {number} to */

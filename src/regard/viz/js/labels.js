@@ -52,6 +52,18 @@ export function tokenLabel(label) {
 }
 
 /**
+ * Labels as they are read: without the sign that a word begins; a piece that continues a word begins with a dot.
+ * @param {string[]} labels results of `tokenLabel` @param {number[][] | null} words pieces of each word, if known
+ */
+export function plainLabels(labels, words) {
+  const later = new Set((words ?? []).flatMap((pieces) => pieces.slice(1)));
+  return labels.map((label, index) => {
+    if (later.has(index)) return label.startsWith(WORD) ? label : `·${label}`;
+    return label.length > 1 && label.startsWith(WORD) ? label.slice(1) : label;
+  });
+}
+
+/**
  * A label inside a sentence, isolated so that right-to-left text does not reorder what follows.
  * @param {string} label
  */
@@ -120,6 +132,16 @@ export function namesWithKind(layers) {
 export function layerTitle(layer, layers) {
   if (layer.title !== layer.name || !/[._/]/.test(layer.name)) return layer.title;
   return `layer ${shortNames(layers).get(layer.name)}`;
+}
+
+/**
+ * The name of a head in a model: `2.3` for head 3 of layer 2, `cross 2.3` if the layers are of several kinds.
+ * @param {Pick<LayerData, "name" | "kind">[]} layers @param {Pick<LayerData, "name"> & { names?: string[] | null }} layer
+ * @param {number} head
+ */
+export function headTag(layers, layer, head) {
+  const name = namesWithKind(layers).get(layer.name) ?? layer.name;
+  return layer.names ? `${name} ${layer.names[head]}` : `${name}.${head}`;
 }
 
 // Titles of the rows and columns of a weight matrix.

@@ -1,7 +1,7 @@
 // The weights of one layer.
 
-import { cached, largestValue, numbersIn } from "./arithmetic.js";
-import { headName, tokenLabel, WORD } from "./labels.js";
+import { cached, largestValue } from "./arithmetic.js";
+import { headName, plainLabels, tokenLabel, WORD } from "./labels.js";
 import { inflate } from "./inflate.js";
 
 /** @import { LayerData, MapData, NumbersData, PackedWeights } from "./data.js" */
@@ -76,16 +76,9 @@ export class Matrix {
     return headName(this, head);
   }
 
-  /** The visible heads: one, or all that are not hidden. @param {{ head: number | null, off?: string }} state */
-  shown({ head, off = "" }) {
-    const hidden = numbersIn(off);
-    const visible = this.chosen(head).filter((index) => head !== null || !hidden.includes(index));
-    return visible.length ? visible : this.chosen(null);
-  }
-
-  /** The heads that `head` selects: one, or all if null. @param {number | null} head */
-  chosen(head) {
-    return head === null ? this.slices.map((_, index) => index) : [head];
+  /** The largest weight of a head. @param {number} head */
+  peakOf(head) {
+    return cached(this, `peak ${head}`, () => largestValue(this.slices[head]));
   }
 }
 
@@ -95,20 +88,8 @@ function isComplete(row) {
   return Math.abs(sum - 1) < 0.01;
 }
 
-// The average of several heads, as a matrix with one head.
-
-/** @param {Matrix} matrix @param {number[]} heads */
-export function averageHeads(matrix, heads) {
-  const name = `average of heads ${heads.join(", ")}`;
-  return cached(matrix, name, () => {
-    const slice = meanSlice(heads.map((head) => matrix.slices[head]));
-    const { queries, keys, relevant } = matrix;
-    return new Matrix([slice], queries, keys, relevant, false, [name]);
-  });
-}
-
 /** @param {Float32Array[]} slices */
-export function meanSlice(slices) {
+function meanSlice(slices) {
   return slices[0].map((_, index) => slices.reduce((sum, slice) => sum + slice[index], 0) / slices.length);
 }
 
@@ -322,21 +303,23 @@ function joinLabels(words, labels) {
 
 // The weights of all displayed layers, unpacked once and cached separately, since the data is read-only.
 
-export class Weights {
-  /** @type {WeakMap<LayerData, Matrix>} */
-  #here = new WeakMap();
-  /** @type {WeakMap<LayerData, Matrix>} */
-  #merged = new WeakMap();
+/** @typedef {{ words?: boolean, spaces?: boolean }} Reading whether pieces are merged to words, and spaces are shown */
 
-  // The weights of a layer; `words`: between words, if possible.
-  /** @param {LayerData} layer @param {boolean} words */
-  of(layer, words) {
-    const matrix = this.#here.get(layer) ?? unpack(layer);
-    this.#here.set(layer, matrix);
-    if (!words || !hasWordPieces(layer)) return matrix;
-    const merged = this.#merged.get(layer) ?? mergeWords(matrix, layer);
-    this.#merged.set(layer, merged);
-    return merged;
+export class Weights {
+  /** The number of weights of a layer. @param {LayerData} layer */
+  size(layer) {
+    return headCount(layer) * layer.queries.length * layer.keys.length;
+  }
+
+  /** @param {LayerData} layer @param {Reading} reading @returns {Matrix} */
+  of(layer, { words = false, spaces = false }) {
+    const raw = cached(layer, "matrix", () => unpack(layer));
+    if (words && hasWordPieces(layer)) return cached(layer, "words", () => mergeWords(raw, layer));
+    if (spaces) return raw;
+    return cached(layer, "plain", () => {
+      const [queries, keys] = [plainLabels(raw.queries, layer.query_words), plainLabels(raw.keys, layer.key_words)];
+      return new Matrix(raw.slices, queries, keys, raw.relevant, raw.exact, raw.names);
+    });
   }
 }
 
@@ -362,41 +345,23 @@ export function hasRollout({ layers }, kind) {
 }
 
 /**
- * The rollout of all layers of a kind, a slice for each layer.
+ * The rollout up to a layer, as a matrix with one head.
  * @param {MapData} map @param {LayerData} layer @param {(layer: LayerData) => Matrix} shown
  */
 export function rollout(map, layer, shown) {
-  return cached(shown(layer), "rollout", () => computeRollout(map, layer, shown));
-}
-
-/** @param {MapData} map @param {LayerData} layer @param {(layer: LayerData) => Matrix} shown */
-function computeRollout(map, layer, shown) {
-  const alike = map.layers.filter((candidate) => candidate.kind === layer.kind);
-  const { queries, keys, relevant } = shown(layer);
-  if (layer.kind !== "cross") {
-    const slices = accumulate(alike.map(shown));
-    return new Matrix(
-      slices,
-      queries,
-      keys,
-      relevant,
-      false,
-      alike.map((_, number) => `after layer ${number}`),
-    );
-  }
-  const encoder = accumulate(map.layers.filter((layer) => layer.kind === "encoder").map(shown)).at(-1);
-  const slices = alike.map((candidate) => {
-    const mean = meanSlice(shown(candidate).slices);
-    return encoder ? projectWeights(mean, encoder, keys.length) : mean;
+  return cached(shown(layer), "rollout", () => {
+    const { queries, keys, relevant } = shown(layer);
+    const number = map.layers.filter(({ kind }) => kind === layer.kind).indexOf(layer);
+    if (layer.kind !== "cross") {
+      const below = map.layers.filter(({ kind }) => kind === layer.kind).slice(0, number + 1);
+      const slice = accumulate(below.map(shown))[number];
+      return new Matrix([slice], queries, keys, relevant, false, [`after layer ${number}`]);
+    }
+    const encoder = accumulate(map.layers.filter(({ kind }) => kind === "encoder").map(shown)).at(-1);
+    const mean = meanSlice(shown(layer).slices);
+    const slice = encoder ? projectWeights(mean, encoder, keys.length) : mean;
+    return new Matrix([slice], queries, keys, relevant, false, [`layer ${number}, through the encoder`]);
   });
-  return new Matrix(
-    slices,
-    queries,
-    keys,
-    relevant,
-    false,
-    alike.map((_, number) => `layer ${number}, through the encoder`),
-  );
 }
 
 /** R after each of some layers, from the first on. @param {Matrix[]} layers */

@@ -1,4 +1,4 @@
-// Measures of heads: what the navigator and the overview show beside the weights.
+// Measures of heads: what ranks the heads in the grid.
 
 import { cached } from "./arithmetic.js";
 import { headImportance, headRole, shortImportance, shortRole } from "./labels.js";
@@ -23,26 +23,17 @@ import { firstRow, sinks } from "./scale.js";
  * @typedef {object} Measure
  * @property {string} title
  * @property {string} unit
- * @property {string} most what the heads of the highest rank have
  * @property {(layer: LayerData, head: number) => Measured | null} of null: unknown
  */
 
-/** @type {Record<MeasureName, { title: string, unit: string, most: string }>} */
+/** @type {Record<MeasureName, { title: string, unit: string }>} */
 export const MEASURES = {
-  importance: { title: "importance", unit: "loss increase without the head, in nats", most: "the largest importance" },
-  role: { title: "role", unit: "strength of the role, from 0 to 1", most: "the strongest roles" },
-  relevant: {
-    title: "weight on relevant inputs",
-    unit: "mean over the outputs",
-    most: "most weight on relevant inputs",
-  },
-  peak: {
-    title: "largest weight",
-    unit: "mean over the rows, without the own token and attention sinks",
-    most: "the largest weights on other tokens",
-  },
-  entropy: { title: "entropy", unit: "0: one key, 1: uniform", most: "the lowest entropy" },
-  distance: { title: "distance", unit: "mean distance of query and key in tokens", most: "the longest distance" },
+  importance: { title: "importance", unit: "loss increase without the head, in nats" },
+  role: { title: "role", unit: "strength of the role, from 0 to 1" },
+  relevant: { title: "weight on relevant inputs", unit: "mean over the outputs" },
+  peak: { title: "largest weight", unit: "mean of the rows, without the own token and sinks" },
+  entropy: { title: "entropy", unit: "0: one key, 1: uniform" },
+  distance: { title: "distance", unit: "mean distance of query and key in tokens" },
 };
 export const MEASURE_NAMES = /** @type {MeasureName[]} */ (Object.keys(MEASURES));
 

@@ -1,21 +1,21 @@
 // The scene: all data of one drawing, and the actions that its parts can trigger.
 
-import { cached, largestValue } from "./arithmetic.js";
-import { averageHeads, hasRollout, rollout } from "./matrix.js";
-import { layersOnScale, Scale, scaledAlike, usualScale } from "./scale.js";
+import { largestValue } from "./arithmetic.js";
+import { hasRollout, rollout } from "./matrix.js";
+import { layerScale } from "./scale.js";
+import { drawsAll } from "./state.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix, Weights } from "./matrix.js" */
-/** @import { Mode, State } from "./state.js" */
+/** @import { Scale } from "./scale.js" */
+/** @import { Hover, Mode, State } from "./state.js" */
 
-/** @type {Mode[]} */
-const COMPARING = ["heatmap", "table"]; // display modes that can show a difference
 const ROLLOUT =
-  "Rollout: the share of each input in each state, layer by layer. Heads are averaged, and half of each state " +
-  "comes from the residual connection (Abnar and Zuidema 2020).";
+  "Rollout: the share of each input in each state up to this layer. Heads are averaged, and half of each state comes " +
+  "from the residual connection (Abnar and Zuidema 2020).";
 
-/** @typedef {State & { mode: Mode }} Chosen what is chosen, with the way to draw */
+/** @typedef {State & { layer: string, head: number, mode: Mode }} Chosen what is selected, with a layer, head and mode */
 /** @typedef {Required<Omit<InterventionData, "to">>} Placed which weight it is */
 
 /**
@@ -25,15 +25,17 @@ const ROLLOUT =
  * @property {LayerData} layer
  * @property {Readonly<Chosen>} state
  * @property {Matrix} matrix the displayed weights of the layer, between words if selected
- * @property {(layer: LayerData) => Matrix} shown the same for another layer
+ * @property {number} head the slice of `matrix` that is selected
+ * @property {number[]} heads the slices that are drawn
+ * @property {(layer: LayerData) => Matrix} shown the weights of another layer
  * @property {string | null} derived description of the displayed weights, if they are not those of heads
  * @property {Matrix | null} before the layer's weights without interventions, if the tokens are the same
  * @property {Beside | null} beside the map shown for comparison
- * @property {boolean} [effect] whether it shows what an intervention changed elsewhere
- * @property {string} [title] of a heatmap, if it is not its head
+ * @property {string} [title] of a picture, if it is not its head
  * @property {Float32Array[] | null} changes differences of each head, if they are displayed instead of weights
+ * @property {boolean} [hovering] whether it shows what the pointer is at for a moment
  * @property {boolean} [preview] whether the user set a weight for which the model has not answered yet
- * @property {number} largest the weight of the strongest colour, if it is the same for the whole drawing
+ * @property {number} largest the largest difference, or the largest weight on a patch
  * @property {Scale} scale the colours of weights
  */
 
@@ -47,22 +49,17 @@ const ROLLOUT =
  */
 
 /**
- * The surface of a drawing.
  * @typedef {object} Surface
  * @property {Palette} colours
  * @property {number} width in pixels
- * @property {number | null} height in pixels; null: as much as the drawing takes
- * @property {number} whole width of the whole view
- * @property {number | null} high height of the whole view in pixels; null: as much as it takes
- * @property {number} factor of the text on a large screen
+ * @property {number} height in pixels
  * @property {boolean} [onPaper] whether it is printed and must be drawn at once
  */
 
 /**
  * @typedef {object} Actions
- * @property {(change: Partial<State>) => void} choose changes the state
- * @property {(query: number, key: number | null, head: number | null) => void} point highlights a query, and optionally a key
- * @property {() => void} rest removes the highlight
+ * @property {(change: Partial<State>) => void} choose changes the selection
+ * @property {(hover: Hover | null) => void} point shows what the pointer is at; null: the selection again
  * @property {(change: InterventionData, undo: boolean) => void} touch adds or removes an intervention
  * @property {(place: Placed, to: number) => void} preview shows a dragged weight before the model answers
  * @property {() => void} untouch removes all interventions
@@ -72,46 +69,40 @@ const ROLLOUT =
 
 /**
  * @param {ViewData} data @param {MapData} map @param {LayerData} layer
- * @param {Readonly<State>} selection the selected state
+ * @param {Readonly<State>} selection with a layer and a head
  * @param {Weights} weights @returns {Scene}
  */
 export function makeScene(data, map, layer, selection, weights) {
   /** @param {LayerData} source */
-  const shown = (source) => weights.of(source, selection.words);
-  const before = originalLayer(data, layer);
-  const derived = deriveMatrix(map, layer, selection, shown);
-  const state = derived ? derived.state : { ...selection, mode: currentMode(map, layer, selection.mode) };
-  const matrix = derived ? derived.matrix : shown(layer);
-  const flow = state.mode === "flow";
-  const original = before && !flow ? (derived ? averageHeads(shown(before), derived.heads) : shown(before)) : null;
-  const changed = original && state.change && COMPARING.includes(state.mode) ? differences(matrix, original) : null;
-  const patches = state.mode === "picture" ? imagePatches(map, layer) : null;
-  const scale = () =>
-    patches
-      ? [largestOnPatches(matrix, matrix.shown(state), Math.min(state.query, matrix.rows - 1), patches)]
-      : layersOnScale(data, map, layer, state).map((source) => shown(source).scale);
-  const beside = derived ? null : compareWith(layerBeside(data, map, layer, state), matrix, shown);
-  const largest = changed ? changed.map((source) => largestValue(source, true)) : flow ? [matrix.scale] : scale();
-  const top = Math.max(...largest, beside?.matrix.scale ?? 0, 1e-9);
-  const alike = derived ? undefined : scaledAlike(data, layer, shown, beside);
+  const shown = (source) => weights.of(source, selection);
+  const mode = currentMode(map, layer, selection.mode);
+  const state = /** @type {Chosen} */ ({ ...selection, layer: layer.name, mode });
+  const flow = mode === "flow";
+  const matrix = flow ? rollout(map, layer, shown) : shown(layer);
+  const head = flow ? 0 : Math.min(state.head, matrix.heads - 1);
+  const original = flow ? null : originalLayer(data, layer);
+  const before = original && shown(original);
+  const changed = before && state.change && mode === "heatmap" ? differences(matrix, before) : null;
+  const compared = flow ? null : layerBeside(data, map, layer, state);
+  const beside = compareWith(compared, matrix, shown);
+  const patches = mode === "picture" ? imagePatches(map, layer) : null;
+  const heads = drawsAll({ ...state, mode }, matrix.heads) ? matrix.slices.map((_, index) => index) : [head];
+  const largest = changed
+    ? Math.max(...changed.map((slice) => largestValue(slice, true)))
+    : patches
+      ? largestOnPatches(matrix, heads, Math.min(state.query, matrix.rows - 1), patches)
+      : 0;
   return {
-    data,
-    map,
-    layer,
-    state,
-    matrix,
-    derived: derived?.said ?? null,
-    shown,
-    before: original,
-    beside,
+    ...{ data, map, layer, state, matrix, head, heads, shown, before, beside },
+    derived: flow ? ROLLOUT : null,
     changes: changed,
-    largest: top,
-    scale: new Scale(state.scale || usualScale(data, selection.map, weights), top, state.aside, alike),
+    largest: Math.max(largest, 1e-9),
+    scale: layerScale(data, map, layer, state, flow ? () => matrix : shown, beside?.matrix ?? null),
   };
 }
 
 /**
- * The selected display mode if the layer supports it (arcs require self-attention), otherwise the default.
+ * The selected display mode if the layer supports it, otherwise the default.
  * @param {MapData} map @param {LayerData} layer @param {Mode | null} mode @returns {Mode}
  */
 export function currentMode(map, layer, mode) {
@@ -121,36 +112,9 @@ export function currentMode(map, layer, mode) {
 
 /** The display modes of a layer, the default first. @param {MapData} map @param {LayerData} layer @returns {Mode[]} */
 export function availableModes(map, layer) {
-  // Arcs show each token once, but the symbols written at a step differ from those read there.
-  const arcs = layer.kind !== "cross" && !layer.written && layer.queries.length === layer.keys.length;
   /** @type {Mode[]} */
-  const own = [
-    ...(arcs ? /** @type {Mode[]} */ (["arcs"]) : []),
-    ...(hasRollout(map, layer.kind) ? /** @type {Mode[]} */ (["flow"]) : []),
-  ];
-  /** @type {Mode[]} */
-  const upon = imagePatches(map, layer) ? ["picture"] : [];
-  return [...upon, "heatmap", "lines", ...own, "table", "overview"];
-}
-
-/**
- * Values derived from several heads or layers with the matching state, or null.
- * @param {MapData} map @param {LayerData} layer @param {Readonly<State>} state
- * @param {(layer: LayerData) => Matrix} shown
- */
-function deriveMatrix(map, layer, state, shown) {
-  const own = shown(layer);
-  if (currentMode(map, layer, state.mode) === "flow") {
-    const matrix = rollout(map, layer, shown);
-    /** @type {Chosen} */
-    const fitting = { ...state, mode: "flow", head: null, off: "", key: null, focus: matrix.heads - 1, change: false };
-    return { matrix, heads: [], state: fitting, said: ROLLOUT };
-  }
-  if (!state.mean || own.heads === 1 || state.head !== null || state.mode === "overview") return null;
-  const heads = own.shown(state);
-  const matrix = averageHeads(own, heads);
-  const fitting = { ...state, mode: currentMode(map, layer, state.mode), focus: 0, off: "" };
-  return { matrix, heads, state: fitting, said: `This is the ${matrix.name(0)}.` };
+  const modes = imagePatches(map, layer) ? ["picture", "heatmap", "lines"] : ["heatmap", "lines"];
+  return hasRollout(map, layer.kind) ? [...modes, "flow"] : modes;
 }
 
 /**
@@ -160,11 +124,15 @@ function deriveMatrix(map, layer, state, shown) {
 function compareWith(compared, matrix, shown) {
   if (!compared) return null;
   const weights = shown(compared.layer);
-  const same = String(weights.queries) === String(matrix.queries) && String(weights.keys) === String(matrix.keys);
-  const changed =
-    same && weights.heads === matrix.heads ? cached(matrix, compared.name, () => differences(matrix, weights)) : null;
+  const same = sameLabels(weights.queries, matrix.queries) && sameLabels(weights.keys, matrix.keys);
+  const changed = same && weights.heads === matrix.heads ? differences(matrix, weights) : null;
   const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
   return { name: compared.name, matrix: weights, changes: changed, most: largest };
+}
+
+/** Whether a head is switched off. @param {Pick<Scene, "map" | "layer" | "matrix">} scene @param {number} head */
+export function isOff({ map, layer, matrix }, head) {
+  return map.interventions.includes(`${layer.name}: ${matrix.name(head)} off`);
 }
 
 // Maps that can be compared with the displayed one: without interventions, another input, snapshot or model.
@@ -239,9 +207,18 @@ export function originalLayer({ original }, layer) {
   return before && sameLabels(before.queries, layer.queries) && sameLabels(before.keys, layer.keys) ? before : null;
 }
 
+/** @type {WeakMap<Matrix, WeakMap<Matrix, Float32Array[]>>} */
+const differencesKnown = new WeakMap();
+
 /** The difference of the weights of each head. @param {Matrix} now @param {Matrix} before */
 export function differences(now, before) {
-  return now.slices.map((slice, head) => slice.map((value, index) => value - before.slices[head][index]));
+  const known = differencesKnown.get(now) ?? new WeakMap();
+  differencesKnown.set(now, known);
+  const changes =
+    known.get(before) ??
+    now.slices.map((slice, head) => slice.map((value, index) => value - before.slices[head][index]));
+  known.set(before, changes);
+  return changes;
 }
 
 /** @param {string[]} first @param {string[]} second */

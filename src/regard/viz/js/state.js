@@ -1,75 +1,105 @@
-// The state of the view: input, layer, head, display mode, and the selected query and key.
+// What is selected: one object that every part of the page follows, and its form in the address.
 
-import { headCount } from "./matrix.js";
 import { MEASURE_NAMES, peak } from "./measures.js";
-import { SCALE_NAMES } from "./scale.js";
 
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix, Weights } from "./matrix.js" */
 
-/** @typedef {"picture" | "heatmap" | "lines" | "arcs" | "flow" | "table" | "overview"} Mode */
-
-/** @typedef {"shared" | "own" | "root" | "rank"} ScaleName */
+/** @typedef {"picture" | "heatmap" | "lines" | "flow"} Mode */
+/** @typedef {"shared" | "own"} ScaleName */
 /** @typedef {"importance" | "role" | "relevant" | "peak" | "entropy" | "distance"} MeasureName */
 
 /**
  * @typedef {object} State
  * @property {number} map index of the input
- * @property {string | null} layer name; null without layers
- * @property {number | null} head null: all heads
- * @property {Mode | null} mode null: the default of the layer
- * @property {boolean} words whether word pieces are merged
+ * @property {string | null} layer name; null: the layer that the view opens with
+ * @property {number | null} head null: the clearest head of the layer
+ * @property {boolean | null} all whether all heads of the layer are drawn; null: if they are few
  * @property {number} query
- * @property {number | null} key null: none
- * @property {number} focus the head in which the query was selected
- * @property {boolean} change whether differences to the original are displayed
+ * @property {number | null} key null: none, a whole row is selected
+ * @property {Mode | null} mode null: the default of the layer
+ * @property {ScaleName} scale of the colours
+ * @property {boolean} aside whether the first key is left out of the colour scale
+ * @property {boolean} words whether word pieces are merged
+ * @property {boolean} spaces whether the spaces before words are shown
+ * @property {number} top number of lines for each query but the selected one; 0: all
+ * @property {boolean} change whether differences to the original are drawn
+ * @property {string} beside key of the map drawn for comparison; empty: none
  * @property {number | null} frame index of the snapshot; null: the map itself
- * @property {string} off numbers of the hidden heads
- * @property {boolean} mean whether the visible heads are averaged
- * @property {string} also numbers of further queries whose weights are added
- * @property {number} least lines of smaller weights are hidden
- * @property {number} top number of lines for each query but the chosen one; 0: all
- * @property {string} beside key of the map shown for comparison; empty: none
- * @property {boolean} all whether all heads were asked for; otherwise, one of many is opened
- * @property {MeasureName | ""} measure of the heads, below their small pictures; empty: the first known
- * @property {"heads" | "bars" | "matrix"} chart what the overview shows
- * @property {boolean} sorted whether the heads of the overview are sorted by importance
- * @property {ScaleName | ""} scale the colour scale; empty: chosen from the weights
- * @property {boolean} aside whether the first key is set aside
- * @property {boolean} sum whether the computation of the weight is displayed
+ * @property {MeasureName | ""} measure that ranks the heads; empty: the first known
+ * @property {boolean} sum whether the computation of the weight is open
+ * @property {boolean} why whether the reasons of the weight are open
  * @property {number} temperature of the softmax in the computation; 1: the model's
  */
 
-const MANY = 80; // for more queries or keys, one head is displayed at a time
-const MOST_OPENED = 4; // of more heads, one is opened
+/** @typedef {Partial<Pick<State, "layer" | "head" | "query" | "key">>} Hover what the pointer is at */
 
 /** @type {Readonly<State>} */
 export const START = {
   map: 0,
   layer: null,
   head: null,
-  mode: null,
-  words: false,
+  all: null,
   query: 0,
   key: null,
-  focus: 0,
-  change: false,
-  frame: null,
-  off: "",
-  mean: false,
-  also: "",
-  least: 0,
-  top: 3,
-  beside: "",
-  all: false,
-  measure: "",
-  chart: "heads",
-  sorted: false,
-  scale: "",
+  mode: null,
+  scale: "shared",
   aside: false,
+  words: false,
+  spaces: false,
+  top: 3,
+  change: false,
+  beside: "",
+  frame: null,
+  measure: "",
   sum: false,
+  why: false,
   temperature: 1,
 };
+
+/** The selection, and what the pointer adds to it for a moment. */
+export class Selection {
+  /** @param {State} chosen */
+  constructor(chosen) {
+    this.chosen = chosen;
+    /** @type {Hover | null} */
+    this.hover = null;
+    /** @type {((chosen: boolean) => void)[]} */
+    this.listeners = [];
+  }
+
+  /** What every part of the page shows. @returns {State} */
+  get current() {
+    return this.hover ? { ...this.chosen, ...this.hover } : this.chosen;
+  }
+
+  /** @param {(chosen: boolean) => void} listener is told whether the selection or only the hovering has changed */
+  subscribe(listener) {
+    this.listeners.push(listener);
+  }
+
+  /** @param {State} state */
+  choose(state) {
+    this.chosen = state;
+    this.hover = null;
+    for (const listener of this.listeners) listener(true);
+  }
+
+  /** @param {Hover | null} hover */
+  point(hover) {
+    const names = /** @type {(keyof Hover)[]} */ (["layer", "head", "query", "key"]);
+    if (names.every((name) => this.hover?.[name] === hover?.[name])) return;
+    this.hover = hover;
+    for (const listener of this.listeners) listener(false);
+  }
+}
+
+export const FEW_HEADS = 4; // a layer of at most so many heads is drawn whole
+
+/** Whether all heads of a layer are drawn. @param {Pick<State, "all" | "beside" | "mode">} state @param {number} heads */
+export function drawsAll({ all, beside, mode }, heads) {
+  return heads > 1 && !beside && mode !== "flow" && (all ?? heads <= FEW_HEADS);
+}
 
 /**
  * The selected layer; otherwise the one that aligns best, or one that reads the input.
@@ -85,32 +115,6 @@ export function currentLayer({ layers, opens }, name) {
   );
 }
 
-/** Whether one of a layer's heads is opened. @param {number} heads @param {State} state */
-export function opensOneHead(heads, { all }) {
-  return heads > MOST_OPENED && !all;
-}
-
-/**
- * The state, with a head, query and key that `matrix` contains.
- * @param {State} state @param {{ heads: number, rows: number, columns: number }} matrix
- * @param {{ rows: number, columns: number }} shown the displayed matrix, possibly between words
- * @param {boolean} [small] whether a head takes little room regardless of its size
- * @param {() => number} [first] the head that is opened of many
- * @returns {State}
- */
-export function fitState(state, matrix, shown, small = false, first = () => 0) {
-  let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
-  const many = Math.max(matrix.rows, matrix.columns) > MANY || opensOneHead(matrix.heads, state);
-  if (head === null && !small && matrix.heads > 1 && many && !state.mean) head = first();
-  return {
-    ...state,
-    head,
-    focus: head ?? Math.min(state.focus, matrix.heads - 1),
-    query: Math.min(state.query, shown.rows - 1),
-    key: state.key === null ? null : Math.min(state.key, shown.columns - 1),
-  };
-}
-
 // The layer, head and row that the view opens with.
 
 const MOST_COMPARED = 250_000; // weights of a map; of more, one layer is looked at, so that the page opens quickly
@@ -118,35 +122,58 @@ const SPECIAL_TOKEN = /^(\[.*\]|<.*>)$/; // tokens such as [CLS] and </s>
 
 /**
  * The score of each head: its importance if that is known, otherwise the mean of its largest weights on other tokens.
- * @param {Pick<ViewData, "importance">} data @param {Pick<LayerData, "name" | "kind">} layer
- * @param {Matrix} matrix
+ * @param {Pick<ViewData, "importance">} data @param {Pick<LayerData, "name" | "kind" | "measures">} layer
+ * @param {() => Matrix} matrix
  */
-function openingScores({ importance }, { name, kind }, matrix) {
-  const known = matrix.names ? undefined : importance?.[name];
-  return matrix.slices.map((_, head) => (known ? (known[head]?.added ?? 0) : peak(matrix, head, kind)));
+function openingScores({ importance }, { name, kind, measures }, matrix) {
+  const known = importance?.[name];
+  if (known) return known.map(({ added }) => added);
+  if (measures?.peak) return measures.peak;
+  const weights = matrix();
+  return Array.from({ length: weights.heads }, (_, head) => peak(weights, head, kind));
 }
 
 /**
- * The head with the largest score.
- * @param {Pick<ViewData, "importance">} data @param {Pick<LayerData, "name" | "kind">} layer
- * @param {Matrix} matrix
+ * The state with a layer, head, query and key that exist; where none is selected yet, those of the clearest finding.
+ * @param {State} state @param {ViewData} data @param {MapData} map @param {Weights} weights
+ * @returns {{ layer: LayerData, state: State } | null} null without layers
  */
-export function clearestHead(data, layer, matrix) {
-  const all = openingScores(data, layer, matrix);
-  return Math.max(0, all.indexOf(Math.max(...all)));
+export function fitState(state, data, map, weights) {
+  const usual = currentLayer(map, state.layer);
+  if (!usual) return null;
+  const layer = state.layer === null && state.head === null ? clearestLayer(data, map, usual, weights) : usual;
+  const matrix = weights.of(layer, state);
+  const wanted = state.head ?? (layer.name === map.opens ? map.head : null);
+  const scores = () => openingScores(data, layer, () => matrix);
+  const head = wanted !== null && wanted < matrix.heads ? wanted : largestAt(scores());
+  const opening = state.layer === null && state.query === START.query && state.key === null;
+  return {
+    layer,
+    state: {
+      ...state,
+      layer: layer.name,
+      head,
+      query: opening ? openingRow(matrix, head, layer.kind) : Math.max(0, Math.min(state.query, matrix.rows - 1)),
+      key: state.key === null ? null : Math.max(0, Math.min(state.key, matrix.columns - 1)),
+    },
+  };
+}
+
+/** @param {number[]} values */
+function largestAt(values) {
+  return Math.max(0, values.indexOf(Math.max(...values)));
 }
 
 /**
  * The layer with the head of the largest score, among the layers of one kind; `first` if the map is too large.
- * @param {Pick<ViewData, "importance">} data @param {MapData} map @param {LayerData} first
- * @param {Weights} weights
+ * @param {ViewData} data @param {MapData} map @param {LayerData} first @param {Weights} weights
  */
-export function clearestLayer(data, map, first, weights) {
+function clearestLayer(data, map, first, weights) {
   const layers = map.layers.filter((layer) => layer.kind === first.kind);
-  const count = layers.reduce((sum, layer) => sum + headCount(layer) * layer.queries.length * layer.keys.length, 0);
+  const count = layers.reduce((sum, layer) => sum + (layer.measures ? 0 : weights.size(layer)), 0);
   if (map.opens || count > MOST_COMPARED) return first;
-  const best = layers.map((layer) => Math.max(...openingScores(data, layer, weights.of(layer, false))));
-  return layers[best.indexOf(Math.max(...best))] ?? first;
+  const best = layers.map((layer) => Math.max(...openingScores(data, layer, () => weights.of(layer, START))));
+  return layers[largestAt(best)] ?? first;
 }
 
 /**
@@ -157,39 +184,55 @@ export function clearestLayer(data, map, first, weights) {
 export function openingRow(matrix, head, kind) {
   if (matrix.causal) return matrix.rows - 1;
   if (kind === "cross" || matrix.relevant?.length) return 0;
+  const special = matrix.keys.map((label) => SPECIAL_TOKEN.test(label));
   let [row, largest] = [0, 0];
   for (let query = 0; query < matrix.rows; query += 1) {
+    if (SPECIAL_TOKEN.test(matrix.queries[query])) continue;
     for (let key = 1; key < matrix.columns; key += 1) {
-      const special = SPECIAL_TOKEN.test(matrix.keys[key]) || SPECIAL_TOKEN.test(matrix.queries[query]);
-      if (special || key === query || matrix.at(head, query, key) <= largest) continue;
+      if (special[key] || key === query || matrix.at(head, query, key) <= largest) continue;
       [row, largest] = [query, matrix.at(head, query, key)];
     }
   }
   return row;
 }
 
-// The view's state in the page's address: it survives a reload, and a link shows others the same view.
+// The selection in the page's address: it survives a reload, and a link shows others the same view.
 
-/** @typedef {{ beam: number, branch: number }} Written how wide the search for the answer is that is shown, and what is looked at in it */
+/** @typedef {{ beam: number, branch: number }} Written the width of the displayed search, and the branch looked at */
 /** @typedef {"importance" | "roles"} Asked a computation that takes a while */
 
-const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
-const SHARES = ["least"];
-const LISTS = ["off", "also"];
-const SWITCHES = ["words", "change", "mean", "sorted", "sum", "aside", "all"];
+/** @param {string} value */
+const number = (value) => (/^\d{1,6}$/.test(value) ? Number(value) : undefined);
+/** @param {string} value */
+const flag = (value) => value === "true";
+/** @param {RegExp} form */
+const text = (form) => (/** @type {string} */ value) => (form.test(value) ? value : undefined);
+
+/** @type {Partial<Record<keyof State, (value: string) => unknown>>} how each parameter of an address is read */
+const PARAMETERS = {
+  map: number,
+  head: number,
+  query: number,
+  key: number,
+  frame: number,
+  top: number,
+  layer: (value) => value,
+  all: flag,
+  words: flag,
+  spaces: flag,
+  change: flag,
+  sum: flag,
+  why: flag,
+  aside: flag,
+  mode: text(/^(picture|heatmap|lines|flow)$/),
+  scale: text(/^(shared|own)$/),
+  measure: text(new RegExp(`^(${MEASURE_NAMES.join("|")})$`)),
+  beside: text(/^(original|(model|input|snapshot)-\d{1,4})$/),
+  temperature: (value) =>
+    /^\d{1,3}(\.\d{1,4})?$/.test(value) ? Math.min(Math.max(Number(value), 0.1), 10) : undefined,
+};
 /** @type {Asked[]} */
 const COMPUTATIONS = ["importance", "roles"];
-const MODES_IN_ADDRESS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
-
-/**
- * The content of an address; `input`, `touched` and `written` are null if absent.
- * @typedef {object} Addressed
- * @property {Partial<State>} state
- * @property {string | null} input
- * @property {InterventionData[] | null} touched
- * @property {Written | null} written
- * @property {Asked[]} asked
- */
 
 /**
  * The part of an address after "#", with all values that differ from the initial state.
@@ -209,46 +252,25 @@ export function formatAddress(state, { input, touched, written, asked } = {}) {
   return `#${parameters}`;
 }
 
-/** Parses the result of `addressOf`; invalid values are ignored. @param {string} hash @returns {Addressed} */
+/** Parses the result of `formatAddress`; invalid values are ignored. @param {string} hash */
 export function readAddress(hash) {
   const parameters = new URLSearchParams(hash.slice(1));
-  /** @type {Record<string, unknown>} */
-  const state = {};
-  for (const [name, value] of parameters) {
-    if (NUMBERS.includes(name) && /^\d{1,6}$/.test(value)) state[name] = Number(value);
-    else if (SHARES.includes(name) && /^0\.\d{1,4}$/.test(value)) state[name] = Number(value);
-    else if (name === "temperature" && /^\d{1,3}(\.\d{1,4})?$/.test(value))
-      state[name] = clampTemperature(Number(value));
-    else if (LISTS.includes(name) && /^\d{1,6}(,\d{1,6})*$/.test(value)) state[name] = value;
-    else if (SWITCHES.includes(name)) state[name] = value === "true";
-    else if (name === "beside" && /^(original|(model|input|snapshot)-\d{1,4})$/.test(value)) state[name] = value;
-    else if (name === "measure" && MEASURE_NAMES.some((measure) => measure === value)) state[name] = value;
-    else if (name === "chart" && ["bars", "matrix"].includes(value)) state[name] = value;
-    else if (name === "scale" && SCALE_NAMES.some((scale) => scale === value)) state[name] = value;
-    else if (name === "layer" || (name === "mode" && MODES_IN_ADDRESS.includes(value))) state[name] = value;
-  }
+  const entries = Object.entries(PARAMETERS)
+    .filter(([name]) => parameters.has(name))
+    .map(([name, read]) => [name, read(parameters.get(name) ?? "")])
+    .filter(([, value]) => value !== undefined);
+  const search = /^(\d{1,2}),(\d{1,6})$/.exec(parameters.get("written") ?? "");
   const asked = parameters.get("asked")?.split(",") ?? [];
   return {
-    state,
+    state: /** @type {Partial<State>} */ (Object.fromEntries(entries)),
     input: parameters.get("input"),
     touched: parseList(parameters.get("touched")),
-    written: parseSearch(parameters.get("written")),
+    written: search && { beam: Number(search[1]), branch: Number(search[2]) },
     asked: COMPUTATIONS.filter((name) => asked.includes(name)),
   };
 }
 
-/** Clamps a temperature to the allowed range. @param {number} value */
-function clampTemperature(value) {
-  return Math.min(Math.max(value, 0.1), 10);
-}
-
-/** @param {string | null} text @returns {Written | null} */
-function parseSearch(text) {
-  const match = /^(\d{1,2}),(\d{1,6})$/.exec(text ?? "");
-  return match && { beam: Number(match[1]), branch: Number(match[2]) };
-}
-
-/** @param {string | null} text */
+/** @param {string | null} text @returns {InterventionData[] | null} */
 function parseList(text) {
   try {
     const list = JSON.parse(text ?? "null");

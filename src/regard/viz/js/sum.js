@@ -1,10 +1,8 @@
 // The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
-import { barCell, heading, headRow, scrollBox, strips } from "./poster.js";
-import { button, keepFocus, node, Part, withIcon } from "./dom.js";
+import { button, keepFocus, node, Part, svg } from "./dom.js";
 import { isolate, signedNumber, tokenLabel } from "./labels.js";
 import { latest } from "./arithmetic.js";
-import { currentHead } from "./sentence.js";
 import { cssColour } from "./colours.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -105,7 +103,7 @@ export class Sum {
     if (!found || !shown) return;
     const { colours } = shown;
     /** @param {number} key */
-    const choose = (key) => this.actions.choose({ key, query: found.query, focus: found.head });
+    const choose = (key) => this.actions.choose({ key, query: found.query });
     keepFocus(this.element, () => {
       this.title.show([found], () => [node("h2", {}, explanationTitle(found)), ...temperatureNote(found)]);
       this.score.show([found, colours], () => scoreSection(found, colours));
@@ -247,9 +245,7 @@ function answerSection({ answered }, colours) {
 /** @typedef {{ layer: string, head: number, output: number, key: number, temperature: number }} Which */
 
 /** The selected weight, or the largest of its row. @param {Scene} scene @returns {Which} */
-export function selectedWeight(scene) {
-  const { layer, matrix, state } = scene;
-  const head = currentHead(scene);
+export function selectedWeight({ layer, matrix, head, state }) {
   const key = state.key ?? matrix.strongest(head, state.query);
   return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
 }
@@ -300,14 +296,12 @@ export function commandHint(command, what = "the computation of weights", where 
 
 const MOST_PARTS = 6; // listed parts of a query or key
 const LONGEST_PART = 90; // pixels of the longest bar
-const WHAT = "what earlier parts of the model wrote into the query and the key";
+export const WHAT = "what earlier parts of the model wrote into the query and the key";
 const EQUAL = "A part that adds the same to the score of every key of a row does not change the weights.";
 
 export class Why {
-  /** @param {AskWhy} [ask] without it, only a hint is displayed */
+  /** @param {AskWhy} ask */
   constructor(ask) {
-    this.known = ask !== undefined;
-    this.open = false;
     this.body = new Part();
     this.element = node("section", { class: "sum", "aria-label": "Why it looks there" });
     this.element.append(this.body.element);
@@ -319,7 +313,7 @@ export class Why {
     this.colours = null;
     this.ask = latest(async (/** @type {Which} */ which) => {
       try {
-        this.found = (await ask?.(which)) ?? null;
+        this.found = await ask(which);
       } catch (error) {
         this.found = error instanceof Error ? error : new Error(String(error));
       }
@@ -327,27 +321,8 @@ export class Why {
     });
   }
 
-  // The card of the selected weight: not for merged words, averages or snapshots.
-  /** @param {Part} card @param {Scene} scene @param {Palette} colours */
-  show(card, scene, colours) {
-    const { derived, matrix, state } = scene;
-    const can = !derived && !matrix.names && !state.words && state.frame === null;
-    const hint = can && !this.known && state.key !== null ? `${explainCommand(scene)} --why` : "";
-    card.show([can, this.open, hint], () => {
-      if (hint) return [commandHint(hint, WHAT, ", and the page of regard show displays it")];
-      if (!can || !this.known) return [];
-      const toggle = () => {
-        this.open = !this.open;
-        this.show(card, scene, colours);
-      };
-      const shown = withIcon(button("Why it looks there", toggle, this.open), "steps");
-      return [shown, ...(this.open ? [this.element] : [])];
-    });
-    if (can && this.known && this.open) this.update(scene, colours);
-  }
-
   /** @param {Scene} scene @param {Palette} colours */
-  update(scene, colours) {
+  show(scene, colours) {
     this.colours = colours;
     const which = selectedWeight(scene);
     const asked = [scene.map, which.layer, which.head, which.output, which.key];
@@ -415,4 +390,96 @@ function partRow(text, value, largest, colours) {
   cell.append(bar);
   element.append(node("th", { scope: "row", class: "part" }, text), node("td", {}, signedNumber(value)), cell);
   return element;
+}
+
+// Numbers as bars: vectors, and shares in tables.
+
+const MOST_NUMBERS = 5; // numbers of a vector shown as text
+const STRIP = { width: 300, height: 30 }; // size of a vector in pixels
+const BAR = 120; // pixels of the longest bar
+
+/** @param {string} text @param {string} shape */
+function heading(text, shape) {
+  const element = node("h3", {}, `${text} `);
+  element.append(node("span", { class: "quiet" }, shape));
+  return element;
+}
+
+/** @param {string[]} names */
+export function headRow(...names) {
+  const [top, row] = [node("thead"), node("tr")];
+  row.append(...names.map((name) => (name ? node("th", { scope: "col" }, name) : node("td"))));
+  top.append(row);
+  return top;
+}
+
+/** @param {number} share @param {Palette} colours */
+function barCell(share, colours) {
+  const cell = node("td", { class: "bars" });
+  const bar = node("span", { "aria-hidden": "true" });
+  bar.style.width = `${Math.max(0, share) * BAR}px`;
+  bar.style.background = cssColour(colours.at(0.65));
+  cell.append(bar);
+  return cell;
+}
+
+/** A table that scrolls if it is wider than the page. @param {HTMLTableElement} table @param {string} name */
+export function scrollBox(table, name) {
+  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": name });
+  box.append(table);
+  return box;
+}
+
+/**
+ * Vectors as bars and numbers, each with its own scale.
+ * @param {[string, number[]][]} vectors @param {Palette} colours
+ */
+function strips(vectors, colours) {
+  const list = node("dl", { class: "strips" });
+  for (const [name, values] of vectors) {
+    const largest = values.reduce((largest, value) => Math.max(largest, Math.abs(value)), 1e-9);
+    const value = node("dd");
+    const numbers = values
+      .slice(0, MOST_NUMBERS)
+      .map((value) => value.toFixed(3).replace(/^-(0\.0+)$/, "$1")) // no negative zeros
+      .join("  ");
+    const more =
+      values.length > MOST_NUMBERS ? `  … ${values.length}\u00a0in\u00a0all, ±\u00a0${largest.toFixed(3)}` : "";
+    value.append(strip(name, values, largest, colours), node("span", { class: "number quiet" }, numbers + more));
+    list.append(node("dt", {}, name), value);
+  }
+  return list;
+}
+
+/**
+ * Numbers as bars, positive ones upwards.
+ * @param {string} name @param {number[]} values
+ * @param {number} largest the value of a full bar
+ * @param {Palette} colours
+ */
+function strip(name, values, largest, colours) {
+  const { width, height } = STRIP;
+  const low = Math.min(...values).toFixed(3);
+  const high = Math.max(...values).toFixed(3);
+  const label = `${name}: ${values.length} numbers from ${low} to ${high}`;
+  const picture = svg("svg", { width, height, role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}` });
+  const step = Math.min(18, width / values.length);
+  values.forEach((value, index) => {
+    const tall = (Math.abs(value) / largest) * (height / 2);
+    const y = value < 0 ? height / 2 : height / 2 - tall;
+    const fill = cssColour(colours.change(value < 0 ? -1 : 1));
+    const bar = svg("rect", {
+      x: index * step,
+      y,
+      width: Math.max(step - (step > 3 ? 1 : 0), 0.5),
+      height: tall,
+      fill,
+    });
+    bar.append(svg("title", {}, `${index}: ${value.toFixed(4)}`));
+    picture.append(bar);
+  });
+  picture.append(
+    svg("line", { x1: 0, x2: width, y1: height / 2, y2: height / 2, stroke: "currentColor", "stroke-opacity": 0.5 }),
+  );
+  return picture;
 }

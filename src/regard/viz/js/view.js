@@ -1,36 +1,41 @@
-// The view: keeps the state and updates the drawing when it changes.
+// The view: keeps the selection, and draws every part from it.
 
 import { isDark, palette } from "./colours.js";
-import { button, keepFocus, node, setTextScale, svg, withIcon } from "./dom.js";
-import { Drawing } from "./drawing.js";
-import { addStyle, textFactor } from "./style.js";
-import { clearestHead, clearestLayer, currentLayer, fitState, openingRow, opensOneHead, START } from "./state.js";
-import { navigatorSize, TABS } from "./stage.js";
+import { Details } from "./details.js";
+import { button, keepFocus, menu, node, Part, setTextScale } from "./dom.js";
+import { HeadGrid } from "./grid.js";
 import { previewScene, updateInterventions } from "./interventions.js";
-import { currentMode, makeScene } from "./scene.js";
-import { headCount, Weights } from "./matrix.js";
+import { Legend, modeSwitch } from "./legend.js";
+import { Weights } from "./matrix.js";
+import { Stage } from "./panel.js";
+import { Player } from "./player.js";
+import { makeScene } from "./scene.js";
+import { saveItems } from "./save.js";
+import { sentence } from "./sentence.js";
+import { drawsAll, fitState, Selection, START } from "./state.js";
+import { FirstSteps } from "./steps.js";
+import { addStyle, textFactor } from "./style.js";
 
-/** @import { InterventionData, PlaybackData, ViewData } from "./data.js" */
-/** @import { AskRow, Exact } from "./drawing.js" */
+/** @import { Asks } from "./details.js" */
+/** @import { Item } from "./dom.js" */
+/** @import { InterventionData, ViewData } from "./data.js" */
 /** @import { Actions, Placed, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */
-/** @import { Explain } from "./sum.js" */
 
 /**
- * @typedef {object} Options
- * @property {Exact} [exact] requests the exact weights of a row, if those of the data are rounded
+ * @typedef {object} More
  * @property {(interventions: InterventionData[]) => void} [touch] receives all interventions when they change
- * @property {Explain} [explain] requests the computation of a weight, which is otherwise not displayed
- * @property {import("./sum.js").AskWhy} [why] requests the parts of the score of a weight
- * @property {boolean} [keeps] whether the data may contain the computation of weights
- * @property {AskRow} [row] requests one row of a long input; otherwise only squares are displayed
- * @property {boolean} [fits] whether the view has the height of its element, so that its panes scroll and not the page
+ * @property {boolean} [fits] whether the view has the height of the window
+ * @property {() => Item[]} [tools] entries of the menu of analyses
+ * @property {string} [empty] what is said while there is nothing to show
  * @property {Partial<State>} [state] initial state
- * @property {(state: State) => void} [chosen] called with the whole state whenever it changes
+ * @property {(state: State) => void} [chosen] called with the whole selection whenever it changes
  */
 
-const PAPER = 680; // width of a printed page in pixels
-const LEAST_STAGE = 240; // pixels of a drawing
+/** @typedef {Asks & More} Options */
+
+const PAPER = { width: 680, height: 560 }; // pixels of a printed picture
+export const DOCKED = 1180; // pixels of a view from which the drawer has a place of its own
 
 export class View {
   /** @param {Element} element @param {Options} options */
@@ -38,32 +43,94 @@ export class View {
     this.options = options;
     /** @type {ViewData} */
     this.data = { maps: [] };
-    /** @type {State} */
-    this.state = { ...START, ...options.state };
+    this.selection = new Selection({ ...START, ...options.state });
+    this.weights = new Weights();
     /** @type {InterventionData[]} */
     this.interventions = [];
-    /** Whether no query is chosen yet. */
-    this.opening = options.state?.query === undefined;
-    this.weights = new Weights();
+    /** @type {InterventionData[][]} interventions before each change */
+    this.history = [];
     this.onPaper = false;
-    /** @type {Scene | null} */
+    this.frame = 0;
+    /** @type {Scene | null} what is selected, without hovering */
     this.scene = null;
-    this.player = new Player(
-      (frame) => this.choose({ frame }),
-      () => this.choose({}),
-    );
-    /** @type {Actions} */
-    this.actions = {
-      choose: (change) => this.choose(change),
-      point: (query, key, head) => this.drawing.point(query, key, head, this.surface()),
-      rest: () => {
-        const { query, key } = this.drawing.scene?.state ?? this.state;
-        this.drawing.point(query, key, null, this.surface());
+    this.player = new Player((frame) => this.choose({ frame }));
+    this.actions = this.makeActions();
+    this.root = node("div", { class: options.fits ? "regard-view fits" : "regard-view" });
+    this.grid = new HeadGrid(this.actions);
+    this.stage = new Stage(this.actions);
+    this.legend = new Legend(this.actions);
+    this.details = new Details(this.actions, options, () => this.root.classList.toggle("wide", this.details.wide));
+    /** @type {import("./steps.js").StepName[]} */
+    const steps = ["look"];
+    if (options.touch) steps.push("off");
+    if (options.why) steps.push("why");
+    this.steps = new FirstSteps(steps);
+    /** A place at the left of the top bar. */
+    this.slot = node("div", { class: "slot" });
+    this.sentence = node("p", { class: "sentence", "aria-live": "polite" });
+    this.modes = new Part();
+    this.input = new Part();
+    this.playback = new Part();
+    const help = keyboardHelp(this.root, () => this.undo());
+    this.pressed = help.pressed;
+    this.root.append(this.makeTop(help.show), this.makeWork(), help.dialog);
+    this.showDrawer(null);
+    element.replaceChildren(this.root);
+    addStyle(element);
+    this.selection.subscribe((chosen) => {
+      if (chosen) {
+        this.render();
+        this.options.chosen?.(this.selection.chosen);
+      } else this.schedule();
+    });
+    this.unobserve = observe(this.root, [this.stage.element, this.grid.element], {
+      resized: () => this.schedule(),
+      recoloured: () => this.render(),
+      printing: (onPaper) => {
+        this.onPaper = onPaper;
+        this.render();
       },
+    });
+    this.render();
+  }
+
+  /** @param {HTMLElement} help */
+  makeTop(help) {
+    const { tools } = this.options;
+    this.analyse = tools && menu("Analyse", tools);
+    const save = menu("Save", () => (this.scene ? saveItems(this.scene, this.surface().colours) : []));
+    this.opener = button("Details", () => this.showDrawer(!this.drawer));
+    const top = node("header", { class: "top" });
+    top.append(this.slot, ...(this.analyse ? [this.analyse.element] : []), save.element, this.opener, help);
+    return top;
+  }
+
+  makeWork() {
+    const head = node("div", { class: "over" });
+    head.append(this.sentence, this.input.element, this.modes.element);
+    const under = node("div", { class: "under" });
+    under.append(this.legend.element, this.steps.element);
+    const picture = node("section", { class: "picture", "aria-label": "Picture" });
+    picture.append(head, this.stage.element, this.playback.element, under);
+    const work = node("div", { class: "work" });
+    work.append(this.grid.element, picture, this.details.element);
+    return work;
+  }
+
+  /** @returns {Actions} */
+  makeActions() {
+    return {
+      choose: (change) => {
+        if (change.key !== undefined && change.key !== null) this.steps.finish("look");
+        if (change.why) this.steps.finish("why");
+        this.choose(change);
+      },
+      point: (hover) => this.selection.point(hover),
       touch: (change, undo) => {
         const next = updateInterventions(this.interventions, change, undo);
         const dragged = typeof change.to === "number" && next.length === this.interventions.length;
         if (!dragged) this.history.push(this.interventions); // a drag is undone as a whole
+        if (change.to === "off") this.steps.finish("off");
         this.touch(next);
       },
       preview: (place, to) => this.preview(place, to),
@@ -74,30 +141,16 @@ export class View {
       undo: () => this.undo(),
       open: (name, head) => this.open(name, head),
     };
-    /** @type {InterventionData[][]} interventions before each change */
-    this.history = [];
-    this.root = node("div", { class: options.fits ? "regard-view fits" : "regard-view" });
-    const help = keyboardHelp(this.root, () => this.undo());
-    this.pressed = help.pressed;
-    this.drawing = new Drawing(this.root, this.actions, this.player, help.show, options);
-    this.root.append(help.dialog);
-    element.replaceChildren(this.root);
-    addStyle(element);
-    this.unobserve = observe(this.root, this.drawing.stage.element, {
-      resized: () => this.resized(),
-      recoloured: () => this.draw(),
-      printing: (onPaper) => this.printing(onPaper),
-    });
-    this.measured = "";
   }
 
   destroy() {
     this.unobserve();
     this.player.stop();
+    cancelAnimationFrame(this.frame);
     this.root.remove();
   }
 
-  /** Shows other data; the state is kept as far as it applies. @param {ViewData} data */
+  /** Shows other data; the selection is kept as far as it applies. @param {ViewData} data */
   update(data) {
     this.data = data;
     if (data.interventions && data.interventions !== this.interventions) {
@@ -105,108 +158,127 @@ export class View {
       if (!data.interventions.length) this.history = [];
     }
     if (!data.playback) this.player.stop();
-    const map = Math.min(this.state.map, data.maps.length - 1);
-    return this.choose({ map, frame: data.playback ? this.state.frame : null });
+    const map = Math.min(this.selection.chosen.map, data.maps.length - 1);
+    return this.choose({ map, frame: data.playback ? this.selection.chosen.frame : null });
+  }
+
+  /** @param {Pick<State, "map" | "frame">} state */
+  mapOf({ map, frame }) {
+    const { maps, playback } = this.data;
+    return frame === null || !playback ? maps[map] : playback.frames[Math.min(frame, playback.frames.length - 1)];
   }
 
   get map() {
-    const { data, state } = this;
-    return state.frame === null || !data.playback ? data.maps[state.map] : data.playback.frames[state.frame];
+    return this.mapOf(this.selection.chosen);
   }
 
-  /** Changes the state and redraws. @param {Partial<State>} change */
+  /** Changes the selection and draws it. @param {Partial<State>} change */
   choose(change) {
-    this.state = { ...this.state, ...change };
-    const { data, map, weights } = this;
-    let { state } = this;
-    const usual = currentLayer(map, state.layer);
-    if (!usual) {
-      this.scene = null;
-      return this.draw();
-    }
-    const free = this.opening && state.layer === null && state.head === null && opensOneHead(headCount(usual), state);
-    const layer = free ? clearestLayer(data, map, usual, weights) : usual;
-    const small = ["picture", "overview"].includes(currentMode(map, layer, state.mode));
-    const whole = weights.of(layer, false);
-    if (this.opening && state.layer === null && layer.name === map.opens)
-      state = { ...state, head: state.head ?? map.head };
-    const first = () => clearestHead(data, layer, whole);
-    if (this.opening && (!small || whole.causal))
-      state = { ...state, query: openingRow(whole, state.head ?? clearestHead(data, layer, whole), layer.kind) };
-    this.opening = false;
-    const fitting = fitState(state, whole, weights.of(layer, state.words), small, first);
-    this.state = { ...fitting, layer: layer.name };
-    this.scene = makeScene(data, map, layer, this.state, weights);
-    this.draw();
-    this.options.chosen?.(this.state);
+    const wanted = { ...this.selection.chosen, ...change };
+    const map = this.mapOf(wanted);
+    this.selection.choose((map && fitState(wanted, this.data, map, this.weights)?.state) ?? wanted);
   }
 
-  /** Put into the page what has changed, and leave the rest. */
-  draw() {
-    if (!this.data.maps.length) return;
-    const { data, map, scene, interventions } = this;
-    const dark = !this.onPaper && isDark(this.root);
-    this.root.classList.toggle("dark", dark);
+  /** The scene of a state. @param {State} state */
+  sceneOf(state) {
+    const map = this.mapOf(state);
+    const fitting = map && fitState(state, this.data, map, this.weights);
+    return fitting ? makeScene(this.data, map, fitting.layer, fitting.state, this.weights) : null;
+  }
+
+  schedule() {
+    this.frame ||= requestAnimationFrame(() => this.render());
+  }
+
+  /** Draws all parts; each is made anew only if what it shows has changed. */
+  render() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const { root, data, selection, interventions } = this;
+    root.classList.toggle("dark", !this.onPaper && isDark(root));
     setTextScale(this.onPaper ? 1 : textFactor());
-    if (scene) {
-      const { width } = navigatorSize(scene, this.surface());
-      this.root.style.setProperty("--heads", `${width}px`);
+    const hovering = selection.hover !== null;
+    const drawn = this.sceneOf(selection.current);
+    const scene = drawn && { ...drawn, hovering };
+    this.scene = hovering ? this.sceneOf(selection.chosen) : scene;
+    const map = this.mapOf(selection.current);
+    root.classList.toggle("nothing", !scene);
+    if (!map || !scene) {
+      const text = map ? "This model has no attention to show." : (this.options.empty ?? "");
+      this.sentence.textContent = "";
+      for (const part of [this.modes, this.input, this.playback]) part.show([null], () => []);
+      this.stage.showNothing(text);
+      if (map) this.details.show({ data, map, scene: null, interventions }, this.surface().colours);
+      return;
     }
-    keepFocus(this.root, () => this.drawing.show({ data, map, scene, interventions }, () => this.surface()));
-    this.measured = this.room();
+    const { layer, state } = scene;
+    const { head, query, key } = state;
+    root.dataset.selection = JSON.stringify({ input: map.input, layer: layer.name, head, query, key });
+    keepFocus(root, () => this.drawScene(scene));
+  }
+
+  /** @param {Scene} scene */
+  drawScene(scene) {
+    const { data, interventions, player } = this;
+    const { map, layer, state } = scene;
+    const text = sentence(scene);
+    if (this.sentence.textContent !== text) Object.assign(this.sentence, { textContent: text, title: text });
+    this.modes.show([map, layer, state.mode], () => [modeSwitch(scene, this.actions)]);
+    this.input.show([data.maps, state.map], () => (data.maps.length > 1 ? [inputList(data, state, this.actions)] : []));
+    this.playback.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));
+    if (data.playback) player.tell(state.frame);
+    const { colours } = this.surface();
+    this.legend.show(scene, colours);
+    this.grid.element.style.setProperty("--columns", String(Math.max(...map.layers.map((one) => columnsOf(one)))));
+    const room = this.grid.element;
+    this.details.show({ data, map, scene, interventions }, colours);
+    const surface = this.surface(); // all around the picture is there
+    this.stage.show(scene, surface);
+    const sides = { width: room.clientWidth - 2 * GRID_EDGE, height: room.clientHeight - GRID_ABOVE * textFactor() };
+    this.grid.show(scene, interventions, { ...surface, ...sides });
   }
 
   /** Shows a dragged weight until the model has answered. @param {Placed} place @param {number} to */
   preview(place, to) {
     const scene = this.scene && previewScene(this.scene, place, to);
-    if (scene) this.drawing.preview(scene, this.surface());
+    if (!scene) return;
+    this.stage.show(scene, this.surface());
+    this.details.readout.tell(scene);
   }
 
   /** @returns {Surface} */
   surface() {
-    const { clientWidth: width, clientHeight: height } = this.drawing.stage.element;
-    const whole = this.root.clientWidth;
-    const fitted = this.options.fits && !this.onPaper && whole > TABS;
-    return {
-      colours: palette(this.onPaper || !isDark(this.root)),
-      width: this.onPaper ? Math.min(width || PAPER, PAPER) : width,
-      height: fitted ? Math.max(height, LEAST_STAGE) : null,
-      whole,
-      high: fitted ? this.root.clientHeight : null,
-      factor: textFactor(),
-      onPaper: this.onPaper,
-    };
+    const { clientWidth, clientHeight } = this.stage.element;
+    const colours = palette(this.onPaper || !isDark(this.root));
+    const { onPaper } = this;
+    if (onPaper) return { colours, onPaper, ...PAPER, width: Math.min(clientWidth || PAPER.width, PAPER.width) };
+    return { colours, onPaper, width: Math.max(clientWidth, 40), height: Math.max(clientHeight, 40) };
   }
 
-  /** The room that the drawing was made for. */
-  room() {
-    const { width, height, whole } = this.surface();
-    return [width, height, whole].join();
+  /** Opens or closes the drawer; null: as the width suggests. @param {boolean | null} open */
+  showDrawer(open) {
+    this.drawer = open ?? (this.root.clientWidth || innerWidth) >= DOCKED;
+    this.root.classList.toggle("open", this.drawer);
+    this.opener?.setAttribute("aria-expanded", String(this.drawer));
   }
 
-  resized() {
-    const room = this.room().split(",").map(Number);
-    const before = this.measured.split(",").map(Number);
-    if (room.some((pixels, index) => Math.abs(pixels - before[index]) > 1)) this.draw();
+  /** @param {string} title @param {HTMLElement} content @param {{ wide?: boolean, closed?: () => void }} [how] */
+  openTool(title, content, how) {
+    this.details.openTool(title, content, how);
+    this.showDrawer(true);
   }
 
-  /** Shows a head; the row stays. @param {string} name of the layer @param {number} head */
+  /** Shows a head; the row stays. A second click on it shows all heads of the layer. @param {string} name of the layer @param {number} head */
   open(name, head) {
-    const { mode } = this.state;
-    const kept = mode === "overview" || mode === "flow" ? null : mode;
-    this.choose({ layer: name, head, focus: head, mode: kept, key: null });
-    this.drawing.showPane("picture");
+    const { scene } = this;
+    const { layer, head: shown } = this.selection.chosen;
+    const again = scene && layer === name && shown === head && !drawsAll(scene.state, scene.matrix.heads);
+    this.choose(again ? { all: true } : { layer: name, head, all: false, key: null });
   }
 
   undo() {
     const before = this.history.pop();
     if (before) this.touch(before);
-  }
-
-  /** @param {boolean} onPaper */
-  printing(onPaper) {
-    this.onPaper = onPaper;
-    this.draw();
   }
 
   /** @param {InterventionData[]} interventions */
@@ -216,25 +288,41 @@ export class View {
   }
 }
 
-// Events around a view: resizing, colour scheme, printing.
+const GRID_EDGE = 2; // pixels beside the grid of heads
+const GRID_ABOVE = 60; // pixels of the list above it
+
+/** @param {ViewData["maps"][number]["layers"][number]} layer */
+function columnsOf({ weights }) {
+  return Array.isArray(weights) ? weights.length : weights.heads;
+}
+
+/** @param {ViewData} data @param {State} state @param {Actions} actions */
+function inputList({ maps }, { map }, { choose }) {
+  const list = node("select", { "aria-label": "Input", "data-name": "Input" });
+  maps.forEach(({ input }, index) => {
+    const option = node("option", { value: index }, input || `input ${index}`);
+    option.selected = index === map;
+    list.append(option);
+  });
+  list.addEventListener("change", () => choose({ map: list.selectedIndex, query: 0, key: null }));
+  return list;
+}
 
 /** @typedef {{ resized: () => void, recoloured: () => void, printing: (onPaper: boolean) => void }} Listeners */
 
 /**
  * Calls the listeners on events; returns a function that removes them. Changes of the text colour by a notebook
  * theme or the system are detected by the CSS transition of a probe element.
- * @param {Element} element
- * @param {Element} stage its drawing, which also changes its size
+ * @param {Element} element @param {Element[]} sized its parts that change their sizes
  * @param {Listeners} listeners
  */
-export function observe(element, stage, { resized, recoloured, printing }) {
+export function observe(element, sized, { resized, recoloured, printing }) {
   const size = new ResizeObserver(resized);
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   const probe = node("span", { class: "probe", "aria-hidden": "true" });
   const before = () => printing(true);
   const after = () => printing(false);
-  size.observe(element);
-  size.observe(stage);
+  for (const part of sized) size.observe(part);
   probe.addEventListener("transitionend", recoloured);
   element.append(probe);
   scheme.addEventListener("change", recoloured);
@@ -253,12 +341,10 @@ export function observe(element, stage, { resized, recoloured, printing }) {
 
 /** @type {[keys: string, meaning: string][]} */
 const KEYS = [
-  ["Tab", "next control; a grid, a list of tokens or a heatmap is one stop"],
-  ["← ↑ → ↓", "move between heads, weights or tokens"],
-  ["Enter", "choose the head or token"],
-  ["[  ]", "previous and next head, on a heatmap"],
-  ["+  −  0", "zoom in, out, and show all, on a heatmap"],
-  ["Shift + Enter", "add the row of a token"],
+  ["Tab", "next control; the heads and each picture are one stop"],
+  ["← ↑ → ↓", "move between heads or weights"],
+  ["[  ]", "previous and next head, on a picture"],
+  ["+  −  0", "zoom in, out, and show all, on a matrix"],
   ["Ctrl + Z", "undo the last change of the model"],
   ["?", "this list"],
   ["Esc", "close it"],
@@ -273,16 +359,14 @@ function keyboardHelp(root, undo) {
   const dialog = node("dialog", { "aria-label": "Keys" });
   const list = node("dl");
   for (const [keys, meaning] of KEYS) list.append(node("dt", {}, keys), node("dd", {}, meaning));
-  dialog.append(
-    node("h2", {}, "Keys"),
-    list,
-    button("Close", () => dialog.close()),
-  );
-  const show = withIcon(
-    button("Keys", () => dialog.showModal()),
-    "keys",
-  );
+  const close = button("Close", () => dialog.close());
+  const text =
+    "Rows are queries, columns are keys; the stronger the color, the larger the weight. Point at a square to read it, " +
+    "click to select it. Large weights need not matter: switch a head off and see whether the answer changes.";
+  dialog.append(node("h2", {}, "Keys"), node("p", {}, text), list, close);
+  const show = button("?", () => dialog.showModal());
   show.title = "Keys of this page (?)";
+  show.setAttribute("aria-label", "Keys");
   show.setAttribute("aria-keyshortcuts", "?");
   /** @param {KeyboardEvent} event */
   const pressed = (event) => {
@@ -300,92 +384,4 @@ function keyboardHelp(root, undo) {
 /** Whether a key belongs to a text field. @param {KeyboardEvent} event */
 function isTyped({ target }) {
   return target instanceof HTMLElement && target.matches("textarea, input:not([type=range]):not([type=checkbox])");
-}
-
-// Playback of training: a frame for each snapshot, with a play button and a slider.
-
-const PAUSE = 350; // milliseconds between frames
-
-export class Player {
-  /** @param {(frame: number) => void} go shows a frame @param {() => void} stopped */
-  constructor(go, stopped) {
-    this.go = go;
-    this.stopped = stopped;
-    /** @type {number | undefined} */
-    this.timer = undefined;
-    /** @type {(frame: number | null) => void} say which frame is shown; null: the last */
-    this.tell = () => {};
-  }
-
-  /** Plays the following frames, from the start after the last one. @param {number} at @param {number} last */
-  play(at, last) {
-    let frame = at === last ? 0 : at;
-    this.timer = window.setInterval(() => {
-      if (frame === last) this.stop();
-      this.go(frame);
-      frame = Math.min(frame + 1, last);
-    }, PAUSE);
-    this.go(frame);
-  }
-
-  stop() {
-    window.clearInterval(this.timer);
-    this.timer = undefined;
-  }
-
-  // Button, slider and loss curve, which stay in place; `tell` updates the position.
-  /** @param {PlaybackData} playback */
-  bar({ steps, losses, frames }) {
-    const last = frames.length - 1;
-    const play = button("play", () => {
-      if (this.timer === undefined) return this.play(Number(slider.value), last);
-      this.stop();
-      this.stopped();
-    });
-    const slider = node("input", {
-      ...{ type: "range", min: 0, max: last, step: 1 },
-      "aria-label": "training step",
-      "data-name": "time",
-    });
-    slider.addEventListener("input", () => this.go(Number(slider.value)));
-    const step = node("span", { class: "step" });
-    const loss = node("span");
-    const bar = node("div", { class: "playback" });
-    bar.append(play, slider, step, loss);
-    this.tell = (frame) => {
-      const at = frame ?? last;
-      play.textContent = this.timer === undefined ? "play" : "pause";
-      slider.value = String(at);
-      step.textContent = `after ${steps[at].toLocaleString("en")} training steps`;
-      slider.setAttribute("aria-valuetext", step.textContent);
-      loss.replaceChildren(curve(losses, steps[at]));
-    };
-    return bar;
-  }
-}
-
-const CURVE_WIDTH = 180;
-const CURVE_HEIGHT = 36;
-
-/**
- * The curve with a mark at a step; the axis is logarithmic, since the loss changes most in early steps.
- * @param {number[][]} losses pairs of step and loss
- * @param {number} step
- */
-export function curve(losses, step) {
-  const size = { width: CURVE_WIDTH, height: CURVE_HEIGHT };
-  const picture = svg("svg", { ...size, role: "img", "aria-label": "loss during training" });
-  if (!losses.length) return picture;
-  const last = losses[losses.length - 1][0];
-  const largest = Math.max(...losses.map(([, loss]) => loss), 1e-9);
-  /** @param {number} at */
-  const x = (at) => 2 + ((CURVE_WIDTH - 4) * Math.log1p(at)) / Math.log1p(last);
-  /** @param {number} loss */
-  const y = (loss) => CURVE_HEIGHT - 3 - ((CURVE_HEIGHT - 6) * loss) / largest;
-  const points = losses.map(([at, loss]) => `${x(at).toFixed(1)},${y(loss).toFixed(1)}`).join(" ");
-  picture.append(
-    svg("polyline", { points, fill: "none", stroke: "currentColor", "stroke-opacity": 0.7 }),
-    svg("line", { x1: x(step), x2: x(step), y1: 0, y2: CURVE_HEIGHT, stroke: "#d97706", "stroke-width": 2 }),
-  );
-  return picture;
 }

@@ -1,0 +1,297 @@
+// All heads of the model as a grid: a row for each layer, a column for each head, in every state of the page.
+
+import { cssColour } from "./colours.js";
+import { canvasContext, node, Part, select, textScale, textWidth } from "./dom.js";
+import { headRole, headTag, roleSentence, shortNames } from "./labels.js";
+import { headCount } from "./matrix.js";
+import { availableMeasures, chosenMeasure, MEASURES } from "./measures.js";
+import { CanvasPen } from "./pen.js";
+import { layerScale } from "./scale.js";
+import { thumbnail } from "./heatmap.js";
+
+/** @import { InterventionData, LayerData } from "./data.js" */
+/** @import { Pen } from "./pen.js" */
+/** @import { Measured } from "./measures.js" */
+/** @import { Actions, Scene, Surface } from "./scene.js" */
+
+/** @typedef {{ layer: LayerData, head: number, x: number, y: number }} Tile */
+/** @typedef {{ x: number, y: number, text: string, align: "start" | "middle" | "end" }} Title */
+/** @typedef {{ tiles: Tile[], titles: Title[], side: number, tall: number, width: number, height: number, row: number }} Geometry `row`: pixels from row to row */
+
+const GAP = 3; // pixels between tiles
+const BAR = 5; // pixels of the bar below a tile
+const LINE = 16; // pixels of a line of text
+const STRETCH = 2.2; // ratio of the sides of a tile at most
+const LARGEST = 56; // pixels of a tile
+const SMALLEST = 7;
+const RANKED = 3; // heads of the highest rank that are numbered
+const LEAST_RANKED = 6; // heads of a model, of fewer none is numbered
+const NUMBERS_FROM = 16; // pixels of a column from which each is numbered
+const BADGE_FROM = 24; // pixels of a tile from which its rank is written on it
+const SLICE = 12; // milliseconds of drawing without a pause
+
+/**
+ * The places of all heads.
+ * @param {LayerData[]} layers @param {{ width: number, height: number, largest?: number, factor?: number }} room `factor` of the text
+ * @returns {Geometry}
+ */
+export function gridGeometry(layers, { width, height, largest = LARGEST, factor = textScale() }) {
+  const kinds = [...new Set(layers.map((layer) => layer.kind))];
+  const names = shortNames(layers);
+  const columns = Math.max(...layers.map(headCount), 1);
+  const line = LINE * factor;
+  const left = Math.max(...[...names.values()].map((name) => textWidth(name))) * (factor / textScale()) + 6;
+  const spare = line * (1 + (kinds.length > 1 ? kinds.length : 0));
+  const side = Math.max(SMALLEST, Math.min(largest, (width - left) / columns - GAP));
+  const room = (height - spare) / Math.max(layers.length, 1) - BAR - GAP;
+  const tall = Math.max(Math.min(side, 12), Math.min(room, side * STRETCH, largest));
+  /** @type {Tile[]} */
+  const tiles = [];
+  /** @type {Title[]} */
+  const titles = [{ x: left - 6, y: line / 2, text: "", align: "end" }];
+  const every = side + GAP >= NUMBERS_FROM * factor ? 1 : 4;
+  for (let head = 0; head < columns; head += every)
+    titles.push({ x: left + head * (side + GAP) + side / 2, y: line / 2, text: String(head), align: "middle" });
+  let y = line;
+  for (const kind of kinds) {
+    if (kinds.length > 1) {
+      titles.push({ x: 0, y: y + line / 2, text: kind, align: "start" });
+      y += line;
+    }
+    for (const layer of layers.filter((candidate) => candidate.kind === kind)) {
+      titles.push({ x: left - 6, y: y + tall / 2, text: names.get(layer.name) ?? "", align: "end" });
+      for (let head = 0; head < headCount(layer); head += 1)
+        tiles.push({ layer, head, x: left + head * (side + GAP), y });
+      y += tall + BAR + GAP;
+    }
+  }
+  return { tiles, titles, side, tall, width: left + columns * (side + GAP), height: y, row: tall + BAR + GAP };
+}
+
+/** The values of the measure that ranks the heads, and the value of a full bar. @param {Scene} scene @param {Tile[]} tiles */
+function rankHeads(scene, tiles) {
+  const measured = chosenMeasure(scene);
+  const values = tiles.map(({ layer, head }) => measured.of(layer, head));
+  const largest = values.reduce((maximum, found) => Math.max(maximum, found?.value ?? 0), 1e-9);
+  const sign = measured.name === "entropy" ? -1 : 1;
+  /** @param {number} index */
+  const value = (index) => sign * (values[index]?.value ?? 0);
+  const order =
+    tiles.length < LEAST_RANKED
+      ? []
+      : [...tiles.keys()]
+          .filter((index) => values[index]?.sure && (sign < 0 || value(index) > 0))
+          .sort((first, second) => value(second) - value(first))
+          .slice(0, RANKED);
+  return { values, full: ["importance", "distance"].includes(measured.name) ? largest : 1, order };
+}
+
+/**
+ * Paints some of the heads. Small pictures always share one scale, so that no weak head looks strong.
+ * @param {Pen} pen @param {Scene} scene @param {Geometry} geometry @param {Surface["colours"]} colours @param {number} index
+ */
+export function paintTile(pen, scene, { tiles, side, tall }, colours, index) {
+  const { layer, head, x, y } = tiles[index];
+  const { data, map, state, shown } = scene;
+  const matrix = shown(layer);
+  const box = { x, y, width: side, height: tall };
+  if (matrix.rows && matrix.columns) {
+    const scale = layerScale(data, map, layer, { ...state, scale: "shared" }, shown, null);
+    const canvas = thumbnail(matrix, head, scale, colours, Math.max(side, tall));
+    pen.image(canvas, box, { smooth: canvas.width > side * (devicePixelRatio || 1) });
+  }
+  pen.rect(box, { stroke: colours.quiet, width: 1, opacity: 0.25 });
+}
+
+/** @param {Pen} pen @param {Scene} scene @param {Geometry} geometry @param {Surface["colours"]} colours @param {number} [size] of the text */
+export function paintRanks(pen, scene, { tiles, titles, side, tall }, colours, size) {
+  const { values, full, order } = rankHeads(scene, tiles);
+  for (const { x, y, text, align } of titles) pen.text(x, y, text, { fill: colours.quiet, align, size });
+  tiles.forEach(({ x, y }, index) => {
+    const found = values[index];
+    if (!found) return;
+    const width = side * Math.max(0, Math.min(found.value / full, 1));
+    const bar = { x, y: y + tall + 2, height: BAR - 2 };
+    const ink = order.includes(index) ? colours.mark : colours.quiet;
+    pen.rect({ ...bar, width: side }, { fill: ink, opacity: 0.15 });
+    pen.rect({ ...bar, width }, { fill: ink, opacity: found.sure ? 0.9 : 0.4 });
+  });
+  order.forEach((index, rank) => {
+    const { x, y } = tiles[index];
+    if (side < BADGE_FROM) return; // the color of the bar says it
+    pen.rect({ x: x + side - 13, y: y - 1, width: 14, height: 14 }, { fill: colours.mark });
+    const fill = cssColour(colours.paper);
+    pen.text(x + side - 6, y + 6.5, String(rank + 1), { fill, align: "middle", bold: true, size: 12 });
+  });
+  return values;
+}
+
+export class HeadGrid {
+  /** @param {Actions} actions */
+  constructor(actions) {
+    this.actions = actions;
+    this.element = node("section", { class: "heads", "aria-label": "Heads" });
+    this.choice = new Part("rank");
+    this.canvas = node("canvas", { "aria-hidden": "true" });
+    this.cell = node("span", { role: "gridcell", id: `regard-head-${(gridsMade += 1)}` });
+    const row = node("div", { role: "row", class: "unseen" });
+    row.append(this.cell);
+    this.grid = node("div", { role: "grid", tabindex: 0, "aria-activedescendant": this.cell.id, "data-name": "heads" });
+    this.grid.append(this.canvas, row);
+    this.element.append(this.choice.element, this.grid);
+    /** @type {HTMLCanvasElement} the heads without marks */
+    this.base = node("canvas");
+    /** @type {unknown[]} */
+    this.painted = [];
+    /** @type {Geometry | null} */
+    this.geometry = null;
+    /** @type {Scene | null} */
+    this.scene = null;
+    /** @type {(Measured | null)[]} */
+    this.values = [];
+    /** @type {readonly [readonly InterventionData[], Surface] | undefined} what was marked last */
+    this.latest = undefined;
+    this.canvas.addEventListener("pointermove", (event) => {
+      const tile = this.under(event.offsetX, event.offsetY);
+      this.canvas.style.cursor = tile ? "pointer" : "default";
+      if (event.pointerType === "mouse") actions.point(tile && { layer: tile.layer.name, head: tile.head });
+    });
+    this.canvas.addEventListener("pointerleave", () => actions.point(null));
+    this.canvas.addEventListener("click", (event) => {
+      const tile = this.under(event.offsetX, event.offsetY);
+      if (tile) actions.open(tile.layer.name, tile.head);
+    });
+    this.grid.addEventListener("keydown", (event) => {
+      const tile = this.beside(event.key);
+      if (!tile) return;
+      event.preventDefault();
+      actions.choose({ layer: tile.layer.name, head: tile.head, all: false });
+    });
+  }
+
+  /** @param {number} x @param {number} y */
+  under(x, y) {
+    const { geometry } = this;
+    if (!geometry) return null;
+    const { side, row, tiles } = geometry;
+    return tiles.find((tile) => x >= tile.x && x < tile.x + side + GAP && y >= tile.y && y < tile.y + row) ?? null;
+  }
+
+  /** The head that an arrow key selects. @param {string} key */
+  beside(key) {
+    const { geometry, scene } = this;
+    if (!geometry || !scene) return null;
+    const { layer, state } = scene;
+    const at = geometry.tiles.find((tile) => tile.layer === layer && tile.head === state.head);
+    if (!at) return null;
+    const rows = [...new Set(geometry.tiles.map((tile) => tile.layer))];
+    const place = rows.indexOf(layer) + (key === "ArrowDown" ? 1 : key === "ArrowUp" ? -1 : 0);
+    const head = state.head + (key === "ArrowRight" ? 1 : key === "ArrowLeft" ? -1 : 0);
+    if (!key.startsWith("Arrow") || !rows[place]) return null;
+    const own = geometry.tiles.filter((tile) => tile.layer === rows[place]);
+    return own[Math.min(head, own.length - 1)] ?? null;
+  }
+
+  /** @param {Scene} scene @param {readonly InterventionData[]} interventions @param {Surface} surface */
+  show(scene, interventions, surface) {
+    const { data, map, state } = scene;
+    this.scene = scene;
+    const measures = availableMeasures(scene);
+    const measured = chosenMeasure(scene);
+    this.choice.show([measured.name, measures.join()], () => {
+      const names = measures.map((name) => MEASURES[name].title);
+      const list = select("Rank by", names, measures.indexOf(measured.name), (index) =>
+        this.actions.choose({ measure: measures[index] }),
+      );
+      list.title = `${measured.title}: ${measured.unit}; the bar below each head shows it`;
+      return [list];
+    });
+    const inputs = [map, data.importance, data.roles, measured.name, state.words, state.aside, state.frame];
+    const wanted = [...inputs, surface.colours, surface.width, surface.height, devicePixelRatio];
+    if (wanted.some((value, index) => value !== this.painted[index])) this.paintBase(scene, surface, wanted);
+    this.mark(interventions, surface);
+    this.tell(scene, measured.title);
+  }
+
+  /** @param {Scene} scene @param {Surface} surface @param {unknown[]} inputs */
+  paintBase(scene, surface, inputs) {
+    this.painted = inputs;
+    const geometry = gridGeometry(scene.map.layers, surface);
+    const ratio = devicePixelRatio || 1;
+    this.geometry = geometry;
+    this.base = node("canvas", {
+      width: Math.ceil(geometry.width * ratio),
+      height: Math.ceil(geometry.height * ratio),
+    });
+    const context = canvasContext(this.base);
+    context.scale(ratio, ratio);
+    const pen = new CanvasPen(context);
+    let index = 0;
+    const go = () => {
+      if (this.painted !== inputs) return; // other heads are drawn meanwhile
+      const end = performance.now() + SLICE;
+      for (; index < geometry.tiles.length && (surface.onPaper || performance.now() < end); index += 1)
+        paintTile(pen, scene, geometry, surface.colours, index);
+      if (index < geometry.tiles.length) setTimeout(go);
+      else this.values = paintRanks(pen, scene, geometry, surface.colours);
+      if (this.latest) this.mark(...this.latest);
+    };
+    this.latest = undefined;
+    go();
+  }
+
+  /** Marks the selected head, and those that are changed. @param {readonly InterventionData[]} interventions @param {Surface} surface */
+  mark(interventions, surface) {
+    const { geometry, scene, canvas } = this;
+    if (!geometry || !scene) return;
+    this.latest = /** @type {const} */ ([interventions, surface]);
+    const ratio = devicePixelRatio || 1;
+    if (canvas.width !== this.base.width) canvas.width = this.base.width;
+    if (canvas.height !== this.base.height) canvas.height = this.base.height;
+    Object.assign(canvas.style, { width: `${geometry.width}px`, height: `${geometry.height}px` });
+    const context = canvasContext(canvas);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(this.base, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const pen = new CanvasPen(context);
+    const { side, tall, tiles } = geometry;
+    const { colours } = surface;
+    for (const { layer, head, x, y } of tiles) {
+      const change = interventions.find((entry) => entry.layer === layer.name && entry.heads.includes(head));
+      if (change) {
+        const sign = change.to === "off" ? "×" : change.to === "uniform" ? "≡" : "•";
+        pen.rect({ x, y, width: side, height: tall }, { fill: `rgb(${colours.paper.join(" ")} / 65%)` });
+        pen.text(x + side / 2, y + tall / 2, sign, { fill: colours.mark, align: "middle", bold: true });
+      }
+      const drawn = layer === scene.layer && (scene.derived !== null || scene.heads.includes(head));
+      if (drawn)
+        pen.rect({ x: x - 1, y: y - 1, width: side + 2, height: tall + 2 }, { stroke: colours.line, width: 1.5 });
+      if (layer === scene.layer && head === scene.state.head)
+        pen.rect({ x: x - 1, y: y - 1, width: side + 2, height: tall + 2 }, { stroke: colours.mark, width: 2.5 });
+    }
+  }
+
+  /** @param {Scene} scene @param {string} measure */
+  tell({ data, map, layer, state }, measure) {
+    const rows = map.layers.length;
+    const attributes = {
+      "aria-label": "All heads: rows are layers, columns are heads; arrow keys select one",
+      "aria-rowcount": rows,
+      "aria-colcount": Math.max(...map.layers.map(headCount), 1),
+    };
+    for (const [name, value] of Object.entries(attributes)) this.grid.setAttribute(name, String(value));
+    this.grid.dataset.head = headTag(map.layers, layer, state.head);
+    const index = this.geometry?.tiles.findIndex((tile) => tile.layer === layer && tile.head === state.head) ?? -1;
+    const value = this.values[index]?.text;
+    const role = headRole(data, layer.name, state.head);
+    const parts = [
+      `${layer.title}, ${headTag(map.layers, layer, state.head)}`,
+      value && `${measure} ${value}`,
+      role && roleSentence(role),
+    ];
+    this.cell.textContent = parts.filter(Boolean).join(", ");
+  }
+}
+
+let gridsMade = 0; // for unique element names
