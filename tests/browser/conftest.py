@@ -170,13 +170,7 @@ def map_of(weights: np.ndarray, queries: list[str], keys: list[str]) -> Attentio
     """Return a map of one layer whose keys are the input."""
     layer = LayerMap(name="cross", title="Cross", weights=weights, query_labels=queries, key_labels=keys)
     return AttentionMap(
-        task="test",
-        input="x",
-        prediction=None,
-        truth=None,
-        layers={"cross": layer},
-        outputs=[],
-        probabilities=[],
+        task="test", input="x", prediction=None, truth=None, layers={"cross": layer}, outputs=[], probabilities=[]
     )
 
 

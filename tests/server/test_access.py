@@ -19,14 +19,7 @@ TOKEN = "a-token-of-ours"
 def test_token_is_required(trained: regard.AnswerRun) -> None:
     with serving(make_app(Explorer(trained), hosts=None, token=TOKEN)) as address:
         for path in ("/", "/explorer.js", "/view.js", "/none", "/api/run", "/api/importance"):
-            for shown in (
-                "",
-                "?token=",
-                f"?token={TOKEN[:-1]}",
-                f"?token={TOKEN}x",
-                "?token=%ff",
-                "?token=%ed%a0%80",
-            ):
+            for shown in ("", "?token=", f"?token={TOKEN[:-1]}", f"?token={TOKEN}x", "?token=%ff", "?token=%ed%a0%80"):
                 answer = send(address, request("GET", path + shown, host="example.org"))
                 assert answer.status == 401 and "open the address, with ?token=" in answer.error
                 assert TOKEN not in answer.error and "set-cookie" not in answer.headers

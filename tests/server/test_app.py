@@ -183,34 +183,18 @@ def test_about(client: Client) -> None:
         (b'{"input": "XYZ1"}', 422, "letter 'X' at step 0 is not in the vocabulary"),
         (b'{"input": "%s"}' % (b"A" * 100_001), 422, "does not fit: give a text of at most 100,000 characters"),
         (b'{"interventions": 1}', 422, "interventions 1 does not fit: give a list of at most 200"),
-        (
-            b'{"interventions": [1]}',
-            422,
-            "interventions[0] 1 is not an intervention: give an object with a layer",
-        ),
+        (b'{"interventions": [1]}', 422, "interventions[0] 1 is not an intervention: give an object with a layer"),
         (b'{"interventions": [{}]}', 422, "layer is missing in interventions[0]: give the name of a layer"),
         (b'{"interventions": [{"layer": "cross", "tO": 1}]}', 422, "'tO' is unknown in interventions[0]: choose"),
         (b'{"interventions": [%s]}' % b",".join([b'{"layer": "cross"}'] * 201), 422, "a list of at most 200"),
         (b'{"interventions": [{"layer": "x"}]}', 422, "layer 'x' is unknown: choose encoder.0"),
         (b'{"interventions": [{"layer": "cross", "heads": [9]}]}', 422, "head 9 is out of range"),
         (b'{"interventions": [{"layer": "cross", "heads": ["0"]}]}', 422, "heads[0] '0' does not fit"),
-        (
-            b'{"interventions": [{"layer": "cross", "heads": [1%s]}]}' % (b"0" * 30),
-            422,
-            "give a list of at most 200",
-        ),
-        (
-            b'{"interventions": [{"layer": "cross", "to": "on"}]}',
-            422,
-            "to 'on' does not fit: give off, uniform, or",
-        ),
+        (b'{"interventions": [{"layer": "cross", "heads": [1%s]}]}' % (b"0" * 30), 422, "give a list of at most 200"),
+        (b'{"interventions": [{"layer": "cross", "to": "on"}]}', 422, "to 'on' does not fit: give off, uniform, or"),
         (b'{"interventions": [{"layer": "cross", "to": null}]}', 422, "to None does not fit"),
         (b'{"interventions": [{"layer": "cross", "to": 2, "query": 0, "key": 0}]}', 422, "to 2 does not fit"),
-        (
-            b'{"interventions": [{"layer": "cross", "to": 1, "query": 7, "key": 0}]}',
-            422,
-            "query 7 is out of range",
-        ),
+        (b'{"interventions": [{"layer": "cross", "to": 1, "query": 7, "key": 0}]}', 422, "query 7 is out of range"),
     ],
 )
 def test_rejected_bodies(client: Client, body: bytes, status: int, message: str) -> None:
@@ -306,9 +290,5 @@ def test_stray_files_among_snapshots(tmp_path: Path, name: str, folder: bool) ->
     stray = run.folder / "snapshots" / name
     stray.mkdir() if folder else stray.write_bytes(b"\x00" * 9)
     client = Client(make_app(Explorer(run)))
-    for found in (
-        client.request("GET", "/api/run"),
-        client.post("/api/playback", {}),
-        client.post("/api/attend", {}),
-    ):
+    for found in (client.request("GET", "/api/run"), client.post("/api/playback", {}), client.post("/api/attend", {})):
         assert found.status_code == 200 or (found.status_code == 422 and "\n" not in found.json()["error"])

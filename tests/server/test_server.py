@@ -167,11 +167,7 @@ def test_errors_are_one_line(
             (InputError("run 'x' is damaged:\n train it again"), 422, "run 'x' is damaged: train it again"),
             (MachineError("snapshots cannot be read: \ud800"), 422, "snapshots cannot be read: \ud800"),
             (KeyError("z" * 5000), 500, "the explorer failed (KeyError: 'zzz"),
-            (
-                RecursionError("deep\ndown"),
-                500,
-                "the explorer failed (RecursionError: deep down): please report it",
-            ),
+            (RecursionError("deep\ndown"), 500, "the explorer failed (RecursionError: deep down): please report it"),
         ]:
             for name in ("about", "attend"):
                 monkeypatch.setattr(type(trained), name, _raising(error))
@@ -253,11 +249,7 @@ def test_long_requests_do_not_delay_others_and_stop_with_their_client(heavy: Pat
 
 @pytest.mark.parametrize(
     ("number", "status", "stderr"),
-    [
-        (signal.SIGTERM, 143, ""),
-        (signal.SIGINT, 130, "regard: interrupted\n"),
-        (signal.SIGHUP, 129, ""),
-    ],
+    [(signal.SIGTERM, 143, ""), (signal.SIGINT, 130, "regard: interrupted\n"), (signal.SIGHUP, 129, "")],
 )
 def test_signals_end_the_server_at_once(heavy: Path, number: int, status: int, stderr: str) -> None:
     command = [sys.executable, "-m", "regard", "show", str(heavy), "--no-browser"]

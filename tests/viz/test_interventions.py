@@ -112,11 +112,7 @@ def test_caption_mentions_omitted_labels(tmp_path: Path) -> None:
     def saved(count: int) -> str:
         labels = [f"▁w{step}" for step in range(count)]
         layer = LayerMap(
-            name="x",
-            title="x",
-            weights=np.eye(count, dtype=np.float32)[None],
-            query_labels=labels,
-            key_labels=labels,
+            name="x", title="x", weights=np.eye(count, dtype=np.float32)[None], query_labels=labels, key_labels=labels
         )
         found = AttentionMap(
             task="t", input="i", prediction=None, truth=None, layers={"x": layer}, outputs=[], probabilities=[]

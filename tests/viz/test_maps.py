@@ -53,12 +53,7 @@ def test_output_self_attention_and_rest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "start"),
-    [
-        ("map.png", b"\x89PNG\r\n"),
-        ("map.svg", b"<?xml"),
-        ("map.PDF", b"%PDF"),
-        ("map.html", b"<!doctype html>"),
-    ],
+    [("map.png", b"\x89PNG\r\n"), ("map.svg", b"<?xml"), ("map.PDF", b"%PDF"), ("map.html", b"<!doctype html>")],
 )
 def test_extension_selects_the_format_and_files_are_reproducible(
     trained: regard.AnswerRun, tmp_path: Path, name: str, start: bytes

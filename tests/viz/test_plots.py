@@ -155,14 +155,7 @@ def test_long_inputs_are_thinned_and_said_to_be() -> None:
 
 
 def test_labels_of_tokens() -> None:
-    assert token_labels(["[CLS]", "▁un", "seen", "▁", ",", "[SEP]"]) == [
-        "[CLS]",
-        "un",
-        "·seen",
-        "␣",
-        ",",
-        "[SEP]",
-    ]
+    assert token_labels(["[CLS]", "▁un", "seen", "▁", ",", "[SEP]"]) == ["[CLS]", "un", "·seen", "␣", ",", "[SEP]"]
     assert token_labels(["A", "B"]) == ["A", "B"]
 
 
