@@ -82,7 +82,7 @@ lint: lint-view lint-program .venv/ready
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(if $(NPM),$(MAKE) --no-print-directory node_modules/ready && npm run --silent format)
+	$(if $(NPM),$(MAKE) --no-print-directory node_modules/ready && npm run --silent format && npm run --silent build)
 
 ifdef NPM
 node_modules/ready: package.json package-lock.json
@@ -93,7 +93,7 @@ node_modules/ready: package.json package-lock.json
 build-view: node_modules/ready
 	npm run --silent build
 
-test-view: build-view
+test-view: node_modules/ready
 	npm run --silent test
 
 lint-view: node_modules/ready .venv/ready
