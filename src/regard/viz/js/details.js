@@ -159,7 +159,7 @@ export class Details {
         ...(state.why ? [why.element] : []),
       ];
     });
-    if (can && why && state.why) why.show(scene, colours);
+    if (can && why && state.why && !scene.hovering) why.show(scene, colours); // it asks the model
   }
 
   /** @param {Scene} scene @param {Palette} colours @param {boolean} can */
@@ -176,8 +176,9 @@ export class Details {
         ...(state.sum ? [sum.element] : []),
       ];
     });
-    this.explaining = Boolean(can && sum && stored && state.sum);
-    if (this.explaining) sum?.show(scene, colours);
+    const open = can && sum && stored && state.sum;
+    this.explaining = Boolean(open || (can && this.why && state.why));
+    if (open && !scene.hovering) sum.show(scene, colours);
   }
 }
 

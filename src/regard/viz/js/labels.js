@@ -63,6 +63,11 @@ export function plainLabels(labels, words) {
   });
 }
 
+/** One token as it is read in a text. @param {string} label */
+export function plainToken(label) {
+  return plainLabels([tokenLabel(label)], null)[0];
+}
+
 /**
  * A label inside a sentence, isolated so that right-to-left text does not reorder what follows.
  * @param {string} label

@@ -88,6 +88,7 @@ function relevantShare({ relevant, columns }, row, query) {
 /** @param {number} share */
 function rounded(share) {
   const hundredth = 100 * share;
+  if (hundredth > 0 && hundredth < 0.05) return "under 0.1%";
   return `${hundredth > 0 && hundredth < 0.5 ? hundredth.toPrecision(1) : Math.round(hundredth)}%`;
 }
 

@@ -1,7 +1,7 @@
 // The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
 import { button, keepFocus, node, Part, svg } from "./dom.js";
-import { isolate, signedNumber, tokenLabel } from "./labels.js";
+import { isolate, signedNumber, plainToken } from "./labels.js";
 import { latest } from "./arithmetic.js";
 import { cssColour } from "./colours.js";
 
@@ -136,7 +136,7 @@ function temperatureNote({ temperature, own_part, answered }) {
 
 /** @param {Explained} found */
 function explanationTitle({ head, query_label, query, key_labels, key, weights }) {
-  const [from, to] = [isolate(tokenLabel(query_label)), isolate(tokenLabel(key_labels[key]))];
+  const [from, to] = [isolate(plainToken(query_label)), isolate(plainToken(key_labels[key]))];
   return `How head ${head} gives ${from} (step ${query}) the weight ${weights[key].toFixed(4)} on ${to} (step ${key})`;
 }
 
@@ -177,7 +177,7 @@ function rowSection(explanation, colours, choose) {
   for (const index of named) {
     const row = node("tr", { class: index === key ? "on" : undefined });
     const name = node("th", { scope: "row" });
-    const chosen = button(`${tokenLabel(key_labels[index])} (${index})`, () => choose(index));
+    const chosen = button(`${plainToken(key_labels[index])} (${index})`, () => choose(index));
     chosen.dataset.name = `sum-key-${index}`;
     name.append(chosen);
     const score = may_see[index] ? scores[index].toFixed(4) : "masked";
@@ -226,12 +226,12 @@ function answerSection({ answered }, colours) {
   const body = node("tbody");
   classes.slice(0, MOST_ANSWERS).forEach((label, index) => {
     const row = node("tr", { class: label === answer ? "on" : undefined });
-    row.append(node("th", { scope: "row" }, tokenLabel(label)), node("td", {}, logits[index].toFixed(4)));
+    row.append(node("th", { scope: "row" }, plainToken(label)), node("td", {}, logits[index].toFixed(4)));
     row.append(node("td", {}, probabilities[index].toFixed(4)), barCell(probabilities[index], colours));
     body.append(row);
   });
   table.append(body);
-  const title = `4. Answer at this step: ${isolate(tokenLabel(answer))}, probability ${probability.toFixed(4)}`;
+  const title = `4. Answer at this step: ${isolate(plainToken(answer))}, probability ${probability.toFixed(4)}`;
   return [
     heading(title, `(${classes.length} likeliest classes)`),
     strips([["state after later layers", state]], colours),
@@ -344,7 +344,7 @@ export class Why {
 
 /** @param {Reasons} found @param {Palette} colours */
 function reasons({ head, query, key, query_label, key_label, score, fixed, additions, ...parts }, colours) {
-  const [from, to] = [isolate(tokenLabel(query_label)), isolate(tokenLabel(key_label))];
+  const [from, to] = [isolate(plainToken(query_label)), isolate(plainToken(key_label))];
   const title = `Why head ${head} gives ${from} (step ${query}) and ${to} (step ${key}) the score ${score.toFixed(4)}`;
   const columns = node("div", { class: "columns" });
   columns.append(
