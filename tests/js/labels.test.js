@@ -1,14 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  nearbyIndices,
-  fitLabel,
-  isolate,
-  revealHidden,
-  percent,
-  signedNumber,
-  tokenLabel,
-} from "../../src/regard/viz/js/labels.js";
+import { fitLabel, isolate, revealHidden, percent, signedNumber, tokenLabel } from "../../src/regard/viz/js/labels.js";
 
 test("numbers", () => {
   assert.equal(percent(0.1234), "12.3%");
@@ -56,14 +48,6 @@ test("no token turns the page around", () => {
 test("what joins letters stays between them", () => {
   assert.equal(tokenLabel("👩\u200d🚀"), "👩\u200d🚀");
   assert.equal(tokenLabel("می\u200cخواهم"), "می\u200cخواهم");
-});
-
-test("those around one, as many as there are", () => {
-  assert.deepEqual(nearbyIndices(3, 1, 5), [0, 1, 2]);
-  assert.deepEqual(nearbyIndices(10, 0, 4), [0, 1, 2, 3]);
-  assert.deepEqual(nearbyIndices(10, 5, 4), [3, 4, 5, 6]);
-  assert.deepEqual(nearbyIndices(10, 9, 4), [6, 7, 8, 9]);
-  assert.equal(nearbyIndices(1000, 500).length, 160);
 });
 
 test("a share that is not finite", () => {

@@ -2,7 +2,6 @@
 
 /** @import { LayerData, MapData, RoleData, ViewData, WorthData } from "./data.js" */
 
-const SHOWN = 160; // tokens shown at once
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu; // control and format characters, line and paragraph separators
 const JOINERS = "\u200c\u200d"; // joiners that some scripts and emoji need between characters
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
@@ -91,12 +90,6 @@ export function fitLabel(label, room, widthOf) {
     else high = middle - 1;
   }
   return `${letters.slice(0, low).join("")}…`;
-}
-
-/** Indices of at most `most` of `count` items around one of them. @param {number} count @param {number} at */
-export function nearbyIndices(count, at, limit = SHOWN) {
-  const first = Math.max(0, Math.min(at - Math.floor(limit / 2), count - limit));
-  return Array.from({ length: Math.min(count, limit) }, (_, index) => first + index);
 }
 
 // Short names of layers: the part in which the layers of a kind differ, usually a number.
