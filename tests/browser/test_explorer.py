@@ -176,7 +176,7 @@ def test_importance_runs_in_the_background(
         use_tool(page, "Head importance")
         page.wait_for_selector("#work:has-text('1 of 4')")
         go.set()
-        page.wait_for_selector("figcaption:has-text('off: loss +0.500')")
+        page.wait_for_selector("figcaption:has-text('loss +0.500 when off')")
         assert page.locator("select[data-name='Rank by'] option:checked").inner_text() == "importance"
         assert "asked=importance" in page.url
     page.complaints.clear()

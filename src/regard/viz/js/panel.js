@@ -194,7 +194,7 @@ export function panelCaption(scene, head, count) {
   if (title) return [title, own].filter(Boolean).join(", ");
   if (count === 1) return own;
   const worth = state.frame === null ? headImportance(data, layer.name, head, matrix.names) : undefined;
-  const parts = [headTag(map.layers, layer, head), own, worth ? `off: loss ${shortImportance(worth)}` : ""];
+  const parts = [headTag(map.layers, layer, head), own, worth ? `loss ${shortImportance(worth)} when off` : ""];
   return parts.filter(Boolean).join("  ");
 }
 
