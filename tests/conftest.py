@@ -21,6 +21,7 @@ from tests.network import Guard
 # Models with a few thousand parameters are not faster with several threads, and one thread makes tests reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.pop("COLUMNS", None)  # pytest's readline sets it for its workers
 torch.set_num_threads(1)
 # Programs of `benchmarks/` are imported by name, after all other modules.
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))

@@ -258,11 +258,12 @@ def test_a_run_is_found_by_its_task_or_its_folder(command: Command, trained: reg
 
 
 def test_report_equals_that_of_the_run(command: Command, trained: regard.AnswerRun) -> None:
-    _, out, _ = command("test", trained.folder, "--samples", "500", "--seed", "3", "--sample_len", "4")
+    _, out, _ = command("test", trained.folder, "--samples", "500", "--seed", "3", "--sample_len", "4", "--weights")
     report = trained.test(samples=500, seed=3, sample_len=4)
     assert str(report) in out
     assert f"Exact match: {report.exact_match:.2%} of 500 fresh samples of 4 letters" in out
-    assert str(trained.attend(seed=3, sample_len=4)) in out
+    answer, _, weights = str(trained.attend(seed=3, sample_len=4)).partition("\n\n")
+    assert answer in out and weights in out
     assert len(trained.attend(seed=3, sample_len=4).input) == 7
 
 

@@ -62,7 +62,7 @@ def test_a_sample_of_command_lines(ground: Path) -> None:
     # Servers and commands that work for longer are stopped, as after the four seconds of a whole campaign.
     with mock.patch.object(commands, "PATIENCE", 1.5):
         counts = sound(commands.main(60, seed=0, ground=ground))
-    assert counts["done (status 0)"] > 5 and counts["refused (status 2)"] > 25
+    assert counts["done (status 0)"] > 2 and counts["refused (status 2)"] > 25
 
 
 def test_every_command_is_tried_with_all_its_flags(trained: regard.AnswerRun) -> None:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from babel.core import get_global
 
 from regard.errors import InputError
 from regard.external.adapters import (
@@ -217,6 +216,8 @@ def _language(code: Any) -> str | None:
         code = code[0] if len(code) == 1 else None
     if not isinstance(code, str) or not code:
         return None
+    from babel.core import get_global  # slow to import
+
     first = code.replace("-", "_").split("_")[0].lower()
     return (
         get_global("language_aliases").get(first, first)
