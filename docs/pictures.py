@@ -143,7 +143,7 @@ def served(run: Any) -> Iterator[str]:
 def gallery(page: Page) -> None:
     """Wait for the roles and importance of all heads."""
     page.wait_for_selector(".facts:has-text('Over many samples')")
-    page.wait_for_selector("figcaption:has-text('off: loss')")
+    page.wait_for_selector("figcaption:has-text('when off')")
 
 
 def playback(page: Page) -> None:
