@@ -49,6 +49,7 @@ def wheel(built: Path) -> dict[str, bytes]:
 
 def _sources() -> set[str]:
     found = (path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    found = (path for path in found if path.suffix != ".map")  # of the bundled scripts, for contributors
     return {path.relative_to(ROOT / "src").as_posix() for path in found}
 
 
@@ -67,6 +68,7 @@ def test_wheel_contains_only_the_package(wheel: dict[str, bytes]) -> None:
         ".json",
         ".mplstyle",
         ".svg",
+        ".ts",
         ".toml",
     }
     assert wheel[f"{info}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()

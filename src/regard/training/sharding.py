@@ -105,7 +105,9 @@ class ShardedState(TrainingState):
         writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
         save(self.tensors(), storage_writer=writer)
         context.wait()
-        share = [path for path in list_files(building) if path.suffix != ".json"][context.rank :: context.size]
+        # By the ending, because another process may be writing its digests to a temporary file.
+        weights = [path for path in list_files(building) if path.suffix == ".safetensors"]
+        share = weights[context.rank :: context.size]
         digests = {"config": folder.config_text, "files": {path.name: file_digest(path) for path in share}}
         write_json(building / f"{DIGESTS}-{context.rank}.json", add_digest(digests))
         context.wait()
