@@ -118,10 +118,8 @@ def _fit_table(table: "Table", console: "Console", width: int) -> "Iterator[Rend
             parts[-1] = part
     for part in parts:
         widths = {index: whole[index] for index in part}
-        while sum(widths.values()) + space * (len(part) - 1) > room:
-            wide = [index for index in part if widths[index] > least[index]]
-            if not wide:
-                break
+        most = room - space * (len(part) - 1)
+        while sum(widths.values()) > most and (wide := [index for index in part if widths[index] > least[index]]):
             widths[max(wide, key=lambda index: widths[index])] -= 1
         if part is not parts[0]:
             yield ""

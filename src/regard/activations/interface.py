@@ -146,7 +146,7 @@ class LayerNames:
         return ".".join(filter(None, (self.block(block), "cross" if CROSS.search(part) else part)))
 
     def feed_forward(self, block: str) -> str | None:
-        """Return the name of the feed-forward layer of a block; None if there is none."""
+        """Return the name of the feed-forward layer of a block; None for a block without one."""
         if block not in self._feed_forward:
             self._feed_forward[block] = find_feed_forward(self.modules, block, self._attending, ())
         return self._feed_forward[block]

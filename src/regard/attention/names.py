@@ -43,7 +43,7 @@ def _is_own_model(cls: Any) -> bool:
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the name in `names` that is equal to a name, or equal if both leave out `.layers`; None if there is none.
+    """Return the name in `names` that is equal to a name, or equal if both leave out `.layers`; None if no name is.
 
     >>> find_name("decoder.0.cross", ["decoder.layers.0.cross"])
     'decoder.layers.0.cross'

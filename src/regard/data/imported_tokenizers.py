@@ -171,7 +171,7 @@ class ImportedTokenizer:
         self.unknown_index: int | None = (
             stored["model"].get("unk_id") if unknown is None else tokenizer.token_to_id(unknown)
         )
-        """Token of text that the vocabulary lacks; None if there is none."""
+        """Token of text that the vocabulary lacks; None for a vocabulary without such a token."""
 
     def __len__(self) -> int:
         return self._size

@@ -343,7 +343,7 @@ class HeadFindings(Result):
 
     @property
     def relevance_claim(self) -> RelevanceClaim | None:
-        """The claim on relevant inputs or fixed positions that is reliable enough to be said; None if there is none."""
+        """The claim on relevant inputs or fixed positions whose error rate is low; None if both are unreliable."""
         if not self.learned or self.beyond_uniform is None or self.beyond_permuted is None:
             return None
         claim = claim_relevance(self.beyond_uniform, self.beyond_permuted, self.moved)
@@ -736,7 +736,7 @@ REMEDY = "delete the file, or examine the run again"
 
 
 def read_examination(run: RunFolder, samples: int | None = None, seed: int | None = None) -> Examination | None:
-    """Return the saved examination of a run; None if there is none with this number of samples and seed (None: any), of
+    """Return the saved examination of a run; None without one with this number of samples and seed (None: any), of
     another version of Regard with other fields, or if the model was trained further since. Raises `InputError` if the
     file is damaged, was edited, or belongs to another run."""
     stored = run.read_derived(FILE, REMEDY) or {}

@@ -46,7 +46,7 @@ DIFFERENT = 1e-3
 """Difference of two contexts, as a fraction of the norm of the larger one, from which they differ. Rounding in
 float32 gives differences below 1e-5."""
 ENOUGH = 0.95  # Share of the inputs whose contexts must change before anything is said about a head
-LONGER = 8  # Number of longer inputs that replace an input without a partner of its own length
+LONGER = 8  # Number of longer inputs that replace an input to which no other input is equal in length
 SHIFTS = 32  # Number of other inputs that are tried as a partner with another context
 BATCHES = (250, 64, 1)
 """Numbers of inputs whose losses are computed together; the first that the subject computes in one pass."""

@@ -7,6 +7,7 @@ scale and small weights remain visible. All lengths are in inches.
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,10 @@ def draw_map(attention: Map, format: str) -> bytes:
             picture = HeadGrid(rows=[layer.weights for layer in layers], labels=list(names.values()), width=PAGE_WIDTH)
         else:
             picture = HeadPanels(layers)
-        figure = picture.draw()
-        notes = (
-            [f"Note: {attention.note}{' (magenta)' if UNFINITE in attention.note else ''}"] if attention.note else []
-        )
-        notes += [*intervention_lines(attention), picture.notes]
+        figure, scale = picture.draw(), picture.notes
+        colour = " (magenta)" if UNFINITE in attention.note else ""
+        remark = [f"Note: {attention.note}{colour}"] if attention.note else []
+        notes = [*remark, *intervention_lines(attention), scale]
         title = f"{attention.task}: {attention.input!r}" if attention.task else attention.input
         if attention.prediction is not None:
             title += f"    prediction {answer_text(attention.prediction)}, truth {answer_text(attention.truth)}"
@@ -90,7 +90,7 @@ def draw_map(attention: Map, format: str) -> bytes:
             lines = [line for text in texts for line in textwrap.wrap(drawable(text), 130)][:most]
             write("\n".join(lines), x=0.01, ha="left", fontsize=7)
             figure.set_figheight(figure.get_figheight() + 0.14 * len(lines))
-        return figure_bytes(figure, format, figure_metadata(attention, layers, picture.notes), dpi=DPI)
+        return figure_bytes(figure, format, figure_metadata(attention, layers, scale), dpi=DPI)
 
 
 def _pixels(weights: np.ndarray, colours: ScalarMappable, width: float, height: float) -> np.ndarray:
@@ -242,10 +242,14 @@ class HeadPanels:
     layers: Sequence[LayerMap]
 
     @property
+    def largest(self) -> float:
+        return _largest([layer.weights for layer in self.layers])
+
+    @property
     def columns(self) -> int:
         return min(max(len(layer.weights) for layer in self.layers), COLUMNS)
 
-    @property
+    @cached_property
     def cells(self) -> list[tuple[float, float]]:
         """Width and height of a weight of each layer."""
         letter, line = letter_size()
@@ -257,7 +261,7 @@ class HeadPanels:
         total = sum(height * count for height, count in zip(heights, rows, strict=True))
         return [(width, height * min(1.0, TALLEST / total)) for width, height in zip(widths, heights, strict=True)]
 
-    @property
+    @cached_property
     def labels(self) -> list[tuple[_TokenAxis, _TokenAxis]]:
         return [
             (
@@ -269,9 +273,8 @@ class HeadPanels:
 
     @property
     def notes(self) -> str:
-        largest = _largest([layer.weights for layer in self.layers])
         marked = any(layer.relevant is not None and layer.relevant.any() for layer in self.layers)
-        scale = f"{ROOT}, from 0 to {largest:.3f} for all heads.{f' {FRAMES}' if marked else ''}"
+        scale = f"{ROOT}, from 0 to {self.largest:.3f} for all heads.{f' {FRAMES}' if marked else ''}"
         thinned = (
             _thinned(layer.weights, width * len(layer.key_labels), height * len(layer.query_labels))
             for layer, (width, height) in zip(self.layers, self.cells, strict=True)
@@ -279,8 +282,7 @@ class HeadPanels:
         return _notes(scale, [axis for pair in self.labels for axis in pair], next(filter(None, thinned), ""))
 
     def draw(self) -> Figure:
-        line = letter_size()[1]
-        largest = _largest([layer.weights for layer in self.layers])
+        line, largest = letter_size()[1], self.largest
         colours = ScalarMappable(_scale(largest, True), weight_colours())
         rows = [
             (layer, first, cell, labels)
@@ -436,7 +438,7 @@ def draw_overlay(attention: Map) -> Figure:
     header = (f"{attention.task}: {attention.input}{answer}", f"Color: {query_description(layers[0])}")
     axes.text(MARGIN, MARGIN, "\n".join(map(drawable, header)), fontsize=9, va="top")
     axes.text(MARGIN, height - MARGIN / 2, "\n".join(map(drawable, caption)), fontsize=8, va="bottom")
-    _draw_image(axes, pixels, (MARGIN, HEADER + IMAGE_TITLE, side, high), "the image")
+    _draw_image(axes, pixels, (MARGIN, HEADER + IMAGE_TITLE, side, high), "image")
     for row, layer in enumerate(layers):
         weights = patch_weights(layer)
         largest = max(float(finite(weights).max(initial=0.0)), 1e-9)

@@ -3,7 +3,7 @@
 import { Predictions } from "./predictions.js";
 import { searchTree } from "./tree.js";
 import { formatAddress, readAddress, replaceAddress } from "../../viz/js/state.js";
-import { button, checkbox, keepFocus, node, select } from "../../viz/js/dom.js";
+import { button, checkbox, keepFocus, messageOf, node, select } from "../../viz/js/dom.js";
 import { isolate, revealHidden, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
 import { View } from "../../viz/js/view.js";
@@ -58,11 +58,6 @@ function element(id) {
   const item = document.getElementById(id);
   if (!item) throw new Error(`the page has no element ${id}`);
   return item;
-}
-
-/** @param {unknown} error */
-function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** The page of a model. */

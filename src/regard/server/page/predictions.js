@@ -1,7 +1,7 @@
 // The likeliest next tokens, or those at a mask, and writing on: a card of the inspector.
 
 import { cssColour } from "../../viz/js/colours.js";
-import { button, checkbox, node, secondaryText, withIcon } from "../../viz/js/dom.js";
+import { button, checkbox, messageOf, node, secondaryText, withIcon } from "../../viz/js/dom.js";
 import { percent, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
 import { attributionGrid, lensTable } from "./logit-pictures.js";
@@ -142,7 +142,7 @@ export class Predictions {
       this.list.replaceChildren(...this.rows(tokens));
       await this.showParts(tokens);
     } catch (error) {
-      this.list.replaceChildren(node("p", { class: "quiet" }, String(error instanceof Error ? error.message : error)));
+      this.list.replaceChildren(node("p", { class: "quiet" }, messageOf(error)));
       this.parts.replaceChildren();
     }
   }
@@ -253,7 +253,7 @@ export class Predictions {
       const grid = attributionGrid(parts, found.tokens, view, (id) => this.choose(id, found));
       if (this.token === chosen.id) this.parts.replaceChildren(...grid);
     } catch (error) {
-      this.parts.replaceChildren(node("p", { class: "quiet" }, String(error instanceof Error ? error.message : error)));
+      this.parts.replaceChildren(node("p", { class: "quiet" }, messageOf(error)));
     }
   }
 
@@ -268,11 +268,7 @@ export class Predictions {
       const found = await this.ask("api/logit_lens", this.question());
       lens.replaceChildren(...lensTable(found, view.surface().colours), close);
     } catch (error) {
-      lens.replaceChildren(
-        node("h2", {}, "Logit lens"),
-        node("p", {}, String(error instanceof Error ? error.message : error)),
-        close,
-      );
+      lens.replaceChildren(node("h2", {}, "Logit lens"), node("p", {}, messageOf(error)), close);
     }
     close.focus();
   }

@@ -3,7 +3,7 @@
 import { latest } from "./arithmetic.js";
 import { pairedBars, whatChanged } from "./changes.js";
 import { shade } from "./colours.js";
-import { button, canvasContext, node, Part, secondaryText } from "./dom.js";
+import { button, canvasContext, messageOf, node, Part, secondaryText } from "./dom.js";
 import { changeMark, TouchBar } from "./interventions.js";
 import {
   headImportance,
@@ -314,8 +314,7 @@ class Long {
         this.found = await ask(which);
         this.draw();
       } catch (error) {
-        const message = error instanceof Error ? error.message : String(error);
-        this.row.show([error], () => [node("p", { role: "alert" }, message)]);
+        this.row.show([error], () => [node("p", { role: "alert" }, messageOf(error))]);
       }
     });
   }

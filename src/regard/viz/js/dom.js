@@ -317,3 +317,8 @@ export function textWidth(text) {
 export function widestText(labels) {
   return labels.reduce((width, label) => Math.max(width, textWidth(label)), 0);
 }
+
+/** The text of anything that was thrown. @param {unknown} error */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}

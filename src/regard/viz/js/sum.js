@@ -1,6 +1,6 @@
 // The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
-import { button, keepFocus, node, Part, svg } from "./dom.js";
+import { button, keepFocus, messageOf, node, Part, svg } from "./dom.js";
 import { isolate, signedNumber, plainToken } from "./labels.js";
 import { latest } from "./arithmetic.js";
 import { cssColour } from "./colours.js";
@@ -71,8 +71,7 @@ export class Sum {
         this.found = await explain(which);
         this.draw();
       } catch (error) {
-        const message = error instanceof Error ? error.message : String(error);
-        this.title.show([error], () => [node("p", { role: "alert" }, message)]);
+        this.title.show([error], () => [node("p", { role: "alert" }, messageOf(error))]);
       }
     });
   }
