@@ -48,8 +48,8 @@ def wheel(built: Path) -> dict[str, bytes]:
 
 
 def _sources() -> set[str]:
-    found = (path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    found = (path for path in found if path.suffix != ".map")  # of the bundled scripts, for contributors
+    # Without compiled modules, and without the source maps of the bundled scripts, which are for contributors.
+    found = (path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix not in (".pyc", ".map"))
     return {path.relative_to(ROOT / "src").as_posix() for path in found}
 
 
@@ -57,20 +57,8 @@ def test_wheel_contains_only_the_package(wheel: dict[str, bytes]) -> None:
     info = f"regard-{regard.__version__}.dist-info/"
     inside = {name for name in wheel if not name.startswith(info)}
     assert inside == {name for name in _sources() if "/" in name}
-    assert {PurePath(name).suffix for name in inside} == {
-        ".py",
-        ".pyi",
-        ".typed",
-        ".js",
-        ".css",
-        ".html",
-        ".md",
-        ".json",
-        ".mplstyle",
-        ".svg",
-        ".ts",
-        ".toml",
-    }
+    endings = {".py", ".pyi", ".typed", ".js", ".css", ".html"} | {".md", ".json", ".mplstyle", ".svg", ".toml", ".ts"}
+    assert {PurePath(name).suffix for name in inside} == endings
     assert wheel[f"{info}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     assert b"regard = regard.cli:main" in wheel[f"{info}entry_points.txt"]
 

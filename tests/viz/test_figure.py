@@ -5,14 +5,17 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from hypothesis import given, settings, strategies as st
+from PIL import Image
 
 import regard
 from regard.viz import figure
-from regard.viz.figure import BLUES, drawable
+from regard.viz.figure import BLUES, drawable, figure_style, new_figure
+from regard.viz.heatmaps import MatrixPlot
 from regard.viz.page import VIEW
 from regard.viz.plots import draw_head_table
 
@@ -99,3 +102,20 @@ def test_colours_equal_those_of_the_page() -> None:
     text = (VIEW / "colours.js").read_text(encoding="utf-8")
     [stops] = re.findall(r"const LIGHT = \[(.*?)\];", text, re.DOTALL)
     assert tuple(re.findall(r'"(#\w{6})"', stops)) == BLUES
+
+
+@pytest.mark.parametrize("heads", [1, 4, 30])
+def test_a_map_is_as_wide_as_a_page(heads: int, tmp_path: Path) -> None:
+    maps = regard.view_weights(np.eye(6, dtype=np.float32)[None].repeat(heads, 0), list("abcdef"))
+    with Image.open(maps.plot(tmp_path / "map.png")) as picture:
+        assert picture.width == round(6.9 * figure.DPI)
+
+
+def test_every_letter_has_a_horizontal_label() -> None:
+    keys = [*"abcdefghijklmnopqrstuvwxyz", "</s>"]
+    with figure_style():
+        plot = MatrixPlot(weights=np.ones((3, 27)), queries="abc", keys=keys, width=3.3, axis_names=("", ""))
+        drawn = new_figure(plot.width, plot.height)
+        plot.draw(drawn)
+    labels = drawn.axes[0].get_xticklabels()
+    assert [(label.get_text(), label.get_rotation()) for label in labels] == [(key, 90 * (len(key) > 1)) for key in keys]

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
@@ -105,19 +106,10 @@ def test_records_contain_the_interventions_active_while_recording(trained: regar
 
 
 def test_caption_mentions_omitted_labels(tmp_path: Path) -> None:
-    import numpy as np
-
-    from regard.viz.maps import LayerMap
-
     def saved(count: int) -> str:
         labels = [f"▁w{step}" for step in range(count)]
-        layer = LayerMap(
-            name="x", title="x", weights=np.eye(count, dtype=np.float32)[None], query_labels=labels, key_labels=labels
-        )
-        found = AttentionMap(
-            task="t", input="i", prediction=None, truth=None, layers={"x": layer}, outputs=[], probabilities=[]
-        )
-        return found.save(tmp_path / "a.svg").read_text(encoding="utf-8")
+        drawn = regard.view_weights(np.eye(count, dtype=np.float32)[None], labels)
+        return drawn.save(tmp_path / "a.svg").read_text(encoding="utf-8")
 
     assert "steps has a label" not in saved(12) and "w3" in saved(12) and "▁" not in saved(12)
     assert re.search(r"1 in \d+ steps has a label", saved(330))
