@@ -117,5 +117,5 @@ def test_every_letter_has_a_horizontal_label() -> None:
         plot = MatrixPlot(weights=np.ones((3, 27)), queries="abc", keys=keys, width=3.3, axis_names=("", ""))
         drawn = new_figure(plot.width, plot.height)
         plot.draw(drawn)
-    labels = drawn.axes[0].get_xticklabels()
-    assert [(label.get_text(), label.get_rotation()) for label in labels] == [(key, 90 * (len(key) > 1)) for key in keys]
+    labels = [(label.get_text(), label.get_rotation()) for label in drawn.axes[0].get_xticklabels()]
+    assert labels == [(key, 90 * (len(key) > 1)) for key in keys]
