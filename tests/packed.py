@@ -10,5 +10,6 @@ from regard.viz.page import LEVELS, PackedWeights
 
 def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:
     """Return the weights (H, Tq, Tk) float32 that were stored by `pack`, up to rounding."""
-    whole = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<u2")
+    stored: bytes | str = packed["packed"]  # text in a page
+    whole = np.frombuffer(stored if isinstance(stored, bytes) else zlib.decompress(base64.b64decode(stored)), "<u2")
     return (whole.reshape(packed["heads"], queries, keys) / LEVELS * packed["largest"]).astype(np.float32)

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { inflate } from "../../src/regard/viz/js/inflate.js";
-import { mergeWords, unpack, unpackWeights } from "../../src/regard/viz/js/matrix.js";
+import { mergeWords, readAnswer, unpack, unpackWeights } from "../../src/regard/viz/js/matrix.js";
 import { layer } from "./examples.js";
 
 test("weights as they are", () => {
@@ -22,6 +22,16 @@ test("packed weights: low byte first, 65535 stands for the largest", async () =>
   assert.deepEqual(matrix.slices[1], new Float32Array(6).fill(0.5));
   assert.equal(matrix.exact, false);
   assert.equal(matrix.at(0, 1, 2), Math.fround(0.4));
+});
+
+test("a binary answer, with a thumbnail in 8 bits of the root", async () => {
+  // regard.server.app: the length of the text, the text, and the codes.
+  const weights = { packed: [2, 6], largest: 0.5, levels: 254, heads: 1, side: 1 };
+  const text = new TextEncoder().encode(JSON.stringify({ ...layer(), queries: ["a", "b"], keys: ["a", "b"], weights }));
+  const codes = Uint8Array.of(9, 9, 0, 127, 254, 255);
+  const body = new Uint8Array([...new Uint8Array(Uint32Array.of(text.length).buffer), ...text, ...codes]);
+  const matrix = unpack(await readAnswer(body.buffer));
+  assert.deepEqual(matrix.slices[0], Float32Array.of(0, 0.125, 0.5, NaN));
 });
 
 test("what Python packs", async () => {

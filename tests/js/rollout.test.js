@@ -43,7 +43,6 @@ test("rollout is the product of the layers, with half of each the residual", () 
   const [first, second] = accumulate(layers);
   close(first, byHand(layers.slice(0, 1)));
   close(second, byHand(layers));
-  assert.ok(new Matrix([second], labels, labels, null).sumsToOne);
 });
 
 test("where outputs look at inputs, through the last states of these; a place to rest on stays", () => {
@@ -62,7 +61,6 @@ test("where outputs look at inputs, through the last states of these; a place to
       mean[row * 4 + 3],
     ]),
   );
-  assert.ok(rolled.sumsToOne);
 });
 
 test("there is something to follow where there are several layers", () => {

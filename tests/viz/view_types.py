@@ -21,6 +21,7 @@ SUMS = {
 """Intermediate values, whose arrays are packed as `NumbersData`."""
 NAMES = {
     str: "string",
+    bytes: "string | [number, number]",
     bool: "boolean",
     int: "number",
     float: "number",

@@ -1,25 +1,10 @@
 """The explorer's HTTP interface (Starlette).
 
-    GET  /                 the page; /explorer.js and /explorer.css, its files; /view.js, the view alone
-    GET  /api/run          facts about the run
-    POST /api/attend       {input, seed, interventions, layer}: prediction and attention, also without the
-                           interventions; for a large map, all weights of `layer` and thumbnails of the other
-                           layers
-    POST /api/layers       body of attend, and layers: all weights of these layers
-    POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
-    POST /api/row          body of attend, and layer, head, step: one exact row of weights
-    POST /api/explain      body of attend, and layer, head, output, key, temperature: how a weight is computed
-    POST /api/why          body of attend, and layer, head, output, key: what was written into query and key
-    POST /api/next_tokens  body of attend, and count, position, temperature, top_k, top_p, draw: likeliest tokens
-    POST /api/logit_lens   body of attend, and count: the likeliest tokens for the state after each block
-    POST /api/logit_attribution  body of attend, and token, position: the part of each head in a logit
-    POST /api/value_norms  {input, interventions}: the norm of each value, by layer and head
-    POST /api/tree         {input, seed, interventions, beam}: the search tree of the answer
-    POST /api/playback     {input}: attention at each snapshot of training
-    POST /api/importance   {texts}: loss increase for each ablated head; a GET request has no texts
-    POST /api/roles        {texts}: the role of each head; a GET request has no texts
-    POST /api/samples      {layer, head, token, wrong_first, texts}: inputs with the largest weights of a head
-    GET  /api/progress     the progress of computing the importance and the roles
+`PAGES` are its files, and `ENDPOINTS` its requests; docs/reference/explorer.md describes their fields and answers.
+
+An answer is JSON, compressed with gzip if the client accepts it. For a client that accepts
+application/octet-stream, an answer with packed weights is binary: the length of the JSON text (4 bytes,
+little-endian), the text, and the weights; `packed` in the text is the start and the end of its weights.
 
 Errors are `{"error": message}` in one line: status 400 for invalid JSON or another host name, 401 without the
 token, 403 for a page of another origin, 404 and 405 for unknown routes, 408 for a late body, 413 for a large
@@ -29,8 +14,9 @@ has its own queue (`RequestQueue`).
 
 import asyncio
 import contextlib
+import gzip
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.resources import files
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -50,8 +36,9 @@ from regard.libraries import message_of
 from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
 from regard.server.messages import RequestError, call_method, error_response, make_body_type, read_request
+from regard.viz.page import text_of_bytes
 
-Job = Callable[[Explorer], bytes]
+Job = Callable[[Explorer], Any]
 
 STOP_SECONDS = 5.0  # for a cancelled job to stop; a library call cannot be interrupted and is abandoned
 MAX_ABANDONED = 4  # per queue, since each abandoned job may occupy a core forever
@@ -75,7 +62,7 @@ class RequestQueue:
     def busy(self) -> bool:
         return any(worker.busy for worker in self._workers)
 
-    async def run(self, job: Job) -> bytes:
+    async def run(self, job: Job) -> Any:
         """Wait for a free slot, run `job` and return its result; exceptions of the job propagate.
 
         A cancelled call leaves the queue, or stops the job and waits up to `STOP_SECONDS` until it has stopped.
@@ -119,10 +106,10 @@ class _Worker:
         self._explorer: Explorer | None = None
         threading.Thread(target=self._run, name="explorer", daemon=True).start()
 
-    def start(self, job: Job) -> "asyncio.Future[bytes]":
+    def start(self, job: Job) -> "asyncio.Future[Any]":
         """Start a job and return its result as a future; the previous job must have ended."""
         loop = asyncio.get_running_loop()
-        result: asyncio.Future[bytes] = loop.create_future()
+        result: asyncio.Future[Any] = loop.create_future()
         self.busy = True
         self.stop.clear()
 
@@ -139,7 +126,7 @@ class _Worker:
         while True:
             self._calls.get()()
 
-    def _outcome(self, job: Job, result: "asyncio.Future[bytes]") -> tuple[Callable[..., None], object]:
+    def _outcome(self, job: Job, result: "asyncio.Future[Any]") -> tuple[Callable[..., None], object]:
         """Run a job; return the method of the future that sets its result or exception, and the argument."""
         try:
             self._check()
@@ -160,6 +147,9 @@ def _as_exception(error: BaseException) -> Exception:
     return RequestError(500, f"the model failed: {message_of(error)}; try another input")
 
 
+BINARY = "application/octet-stream"
+SMALL = 1000  # bytes of an answer up to which it is not compressed
+FAST = 2  # level of compression of an answer
 MAX_BODY = 256 * 1024  # bytes
 MAX_PICTURE = 12 * 1024 * 1024  # bytes of a body with an image: 9 MiB in base64
 BODY_SECONDS = 10.0  # for the body to arrive
@@ -227,8 +217,10 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
             if places.locked():  # a request that waited here too would hold its body in memory
                 raise RequestError(429, "too many requests are waiting: try again in a moment")
             async with places:
-                job = queues[path].run(lambda copy: _encode(call_method(endpoint.method, copy, content)))
-                return Response(await _run_while_connected(request, job), media_type="application/json")
+                job = queues[path].run(
+                    lambda copy: _encode(call_method(endpoint.method, copy, content), request.headers)
+                )
+                return await _run_while_connected(request, job)
 
         methods = ["GET"] if body is None else ["POST", "GET"] if endpoint.also_get else ["POST"]
         return Route(path, answer, methods=methods)
@@ -246,7 +238,7 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
     return app
 
 
-async def _run_while_connected(request: Request, job: Coroutine[Any, Any, bytes]) -> bytes:
+async def _run_while_connected(request: Request, job: Coroutine[Any, Any, Response]) -> Response:
     """Return the result of `job`, which is cancelled if the client disconnects."""
     running = asyncio.ensure_future(job)
     disconnected = asyncio.ensure_future(_disconnected(request))
@@ -266,9 +258,29 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _encode(result: Any) -> bytes:
-    # orjson passes only arrays that are not contiguous to `default`; some recorded weights are not contiguous.
-    return orjson.dumps(result, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY)
+def _encode(result: Any, accepted: Mapping[str, str]) -> Response:
+    """Return a result as the module's docstring describes; `accepted`: headers of the request."""
+    binary = BINARY in accepted.get("accept", "")
+    parts: list[bytes] = []
+
+    def plain(value: Any) -> Any:
+        # orjson passes only arrays that are not contiguous; some recorded weights are not contiguous.
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        if not binary:
+            return text_of_bytes(value)
+        start = sum(map(len, parts))
+        parts.append(value)
+        return [start, start + len(value)]
+
+    body = orjson.dumps(result, default=plain, option=orjson.OPT_SERIALIZE_NUMPY)
+    if parts:
+        body = b"".join([len(body).to_bytes(4, "little"), body, *parts])
+    headers = {"vary": "accept, accept-encoding"}
+    if len(body) > SMALL and "gzip" in accepted.get("accept-encoding", ""):
+        body = gzip.compress(body, FAST, mtime=0)
+        headers["content-encoding"] = "gzip"
+    return Response(body, headers=headers, media_type=BINARY if parts else "application/json")
 
 
 async def _read_body(request: Request, limit: int) -> bytes:

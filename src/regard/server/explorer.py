@@ -40,20 +40,9 @@ from regard.server.messages import (
     Step,
     Temperature,
     Texts,
-    ViewedLayer,
 )
 from regard.viz.maps import Map
-from regard.viz.page import (
-    SERVED,
-    BesideData,
-    LayerData,
-    RowData,
-    WorthData,
-    first_data,
-    layer_data,
-    map_data,
-    row_data,
-)
+from regard.viz.page import BesideData, LayerData, RowData, WorthData, first_data, layer_data, map_data, row_data
 from regard.viz.subject import (
     AcceptsImages,
     GeneratesSequences,
@@ -120,7 +109,7 @@ class Explorer:
         about = self.subject.about()
         return {"title": _title(self.subject, about), **about, **more}
 
-    def attend(self, question: Question, layer: ViewedLayer = None) -> dict[str, Any]:
+    def attend(self, question: Question) -> dict[str, Any]:
         """Answer an input: return its `map`, and the `original` map if there are interventions.
 
         Maps of the other subjects are in `beside`, and reasons for missing maps in `left_out`. Raises
@@ -128,7 +117,7 @@ class Explorer:
         """
         text, attention = self._attend(question)
         self._displayed[:] = [text]
-        answer: dict[str, Any] = {"map": first_data(attention, layer)}
+        answer: dict[str, Any] = {"map": first_data(attention)}
         beside: list[BesideData] = []
         left_out: list[str] = []
         for other in self.beside:
@@ -138,7 +127,7 @@ class Explorer:
                 left_out.append(f"{other.where} is not shown for comparison: {error}")
         answer |= {name: items for name, items in (("beside", beside), ("left_out", left_out)) if items}
         if attention.original is not None:
-            answer["original"] = first_data(attention.original, layer)
+            answer["original"] = first_data(attention.original)
         return answer
 
     def _attend(self, question: Question) -> tuple[str, Map]:
@@ -170,7 +159,7 @@ class Explorer:
         names = [known_name(name, attention.layers) for name in layers]
         maps = {"map": attention, "original": attention.original}
         return {
-            part: [layer_data(shown.layers[name], level=SERVED) for name in names if name in shown.layers]
+            part: [layer_data(shown.layers[name]) for name in names if name in shown.layers]
             for part, shown in maps.items()
             if shown is not None
         }

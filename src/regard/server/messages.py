@@ -32,7 +32,6 @@ Index = Annotated[int, Meta(ge=0, le=MAX_INDEX)]
 HeadList = Annotated[list[Index], Meta(max_length=MAX_ITEMS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 LayerName = Annotated[str, Meta(description="the name of a layer")]
-ViewedLayer = Annotated[str | None, Meta(description="the name of a layer")]
 LayerNames = Annotated[
     Annotated[list[str], Meta(max_length=MAX_ITEMS)], Meta(description=f"at most {MAX_ITEMS} names of layers")
 ]

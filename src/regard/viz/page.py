@@ -25,9 +25,9 @@ from regard.viz.maps import CROSS, LayerMap, Map, finite, word_pieces
 class PackedWeights(TypedDict):
     """Rounded weights (H, Tq, Tk), much smaller than JSON numbers."""
 
-    packed: str  # base64 of zlib of unsigned 16-bit little-endian numbers, by head, then row
+    packed: bytes  # unsigned 16-bit little-endian or 8-bit numbers, by head, then row; in JSON base64 of zlib
     largest: float  # the weight that is stored as `levels`
-    levels: int  # 65535; 65534 if 65535 marks weights that are NaN or infinite
+    levels: int  # 65535 or 255; one less if the largest number marks weights that are NaN or infinite
     heads: int
     side: int  # of the squares of which each number is the maximum, in steps; 1 except in a thumbnail
 
@@ -162,8 +162,7 @@ class ViewData(TypedDict):
 
 # Thumbnails of layers: the maximum of each square of weights, and measures of heads.
 #
-# A served page contains the whole displayed layer, and thumbnails of the other layers until the reader selects
-# them. Measures cannot be computed from maxima, so measures are sent, too; `js/measures.js` computes the same
+# A served page contains thumbnails of a large map, and requests whole layers when the reader selects them. Measures cannot be computed from maxima, so measures are sent, too; `js/measures.js` computes the same
 # measures from whole layers.
 
 PIXELS = 64
@@ -250,11 +249,11 @@ def _is_causal(weights: np.ndarray) -> bool:
 
 
 LARGEST_KEYS = 12  # keys that are listed for a row of a long input
-STORED = 6  # level of compression of a page, which is stored
-SERVED = 1  # level of an answer of many weights: half the time for 1 % more bytes
 EXACT = 20_000  # weights of a map up to which a served page gets exact numbers: at most 0.2 MB
-WHOLE = 400_000  # weights of a map up to which it gets all layers whole: at most 1.1 MB
+WHOLE = 400_000  # weights of a map up to which a page gets all layers whole, in 16 bits: at most 1.1 MB
 LEVELS = 65535  # 16 bits: a rounding error that no display resolves, in half the bytes of float32
+COARSE = 255  # 8 bits, of the root of the weight: small weights keep two digits, in half the bytes of 16 bits
+ROUNDED = "The weights in this page are rounded by at most 0.4 % of the largest weight of their layer."
 
 
 def view_json(
@@ -279,34 +278,32 @@ def view_json(
         data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}
     if beside:
         data["beside"] = [{"name": name, "map": map_data(attention, packed=packed)} for name, attention in beside]
-    return json.dumps(data, ensure_ascii=False)
+    return json.dumps(data, ensure_ascii=False, default=text_of_bytes)
 
 
-def first_data(attention: Map, layer: str | None = None) -> MapData:
-    """Return a map as a page first shows it; a large map contains one whole layer, and thumbnails of the other
-    layers.
-
-    `layer`: name of the displayed layer; by default the layer that a page shows first.
-    """
-    count = sum(shown.weights.size for shown in attention.layers.values())
-    whole = None
-    if count > WHOLE:
-        whole = layer if layer in attention.layers else _opening_layer(attention)
-    return map_data(attention, packed=count > EXACT, whole=whole)
+def text_of_bytes(content: bytes) -> str:
+    """Return packed weights as text: base64 of zlib."""
+    return base64.b64encode(zlib.compress(content, 6)).decode()
 
 
-def _opening_layer(attention: Map) -> str:
-    """Return the name of the layer that a page shows first, as `currentLayer` in js/state.js."""
-    aligned = attention.aligned_head
-    return next(iter(attention.layers)) if aligned is None else aligned.layer.name
+def first_data(attention: Map) -> MapData:
+    """Return a map as a served page first shows it: a large map contains thumbnails of its layers."""
+    count = _size(attention)
+    return map_data(attention, packed=count > EXACT, thumbnails=count > WHOLE)
 
 
-def map_data(attention: Map, *, packed: bool = False, whole: str | None = None) -> MapData:
+def _size(attention: Map) -> int:
+    """Return the number of weights of a map."""
+    return sum(layer.weights.size for layer in attention.layers.values())
+
+
+def map_data(attention: Map, *, packed: bool = False, thumbnails: bool = False) -> MapData:
     """Return a map as plain values; `packed`: whether to pack the weights as in a page, instead of arrays.
 
-    `whole`: the only layer that is not a thumbnail; None: all layers are whole.
+    A large map is packed in 8 bits; its note says so unless it contains thumbnails.
     """
-    level = STORED if whole is None else SERVED
+    coarse = packed and _size(attention) > WHOLE
+    note = f"{attention.note} {ROUNDED}".strip() if coarse and not thumbnails else attention.note
     aligned, selected = attention.aligned_head, attention.selected_head
     data: MapData = {
         "task": attention.task,
@@ -316,13 +313,13 @@ def map_data(attention: Map, *, packed: bool = False, whole: str | None = None) 
         "outputs": attention.outputs,
         "probabilities": [_json_number(probability) for probability in attention.probabilities],
         "layers": [
-            layer_data(layer, packed, thumbnail=whole not in (None, name), level=level)
-            for name, layer in attention.layers.items()
+            layer_data(layer, packed, thumbnail=thumbnails, levels=COARSE if coarse else LEVELS)
+            for layer in attention.layers.values()
         ],
         "opens": None if aligned is None else aligned.layer.name,
         "head": None if selected is None else selected.head,
         "picture": None if attention.pixels is None else image_url(attention.pixels),
-        "note": attention.note,
+        "note": note,
         "model": attention.model,
         "interventions": list(attention.interventions),
         "original_prediction": None if attention.original is None else attention.original.prediction,
@@ -340,8 +337,7 @@ def _json_number(value: float) -> Any:
 def _plain(value: Any) -> Any:
     """Return intermediate values with arrays packed as `NumbersData`."""
     if isinstance(value, np.ndarray):
-        packed = base64.b64encode(zlib.compress(value.astype("<f4").tobytes(), 6)).decode()
-        return {"numbers": packed, "shape": list(value.shape)}
+        return {"numbers": text_of_bytes(value.astype("<f4").tobytes()), "shape": list(value.shape)}
     if hasattr(value, "_asdict"):
         value = value._asdict()
     elif dataclasses.is_dataclass(value):
@@ -351,14 +347,14 @@ def _plain(value: Any) -> Any:
     return [_plain(element) for element in value] if isinstance(value, list | tuple) else value
 
 
-def layer_data(layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, level: int = STORED) -> LayerData:
-    """Return a layer as plain values; `packed` as in `map_data`, `level` as in `pack`.
+def layer_data(layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, levels: int = LEVELS) -> LayerData:
+    """Return a layer as plain values; `packed` as in `map_data`, `levels` as in `pack`.
 
     A thumbnail contains the measures of its heads.
     """
     named = layer.head_names is not None or layer.head_numbers is not None
     side = thumbnail_side(layer) if thumbnail else 1
-    weights = pack(layer.weights, side, level) if packed else layer.weights
+    weights = pack(layer.weights, side, levels) if packed else layer.weights
     return {
         "name": layer.name,
         "title": layer.title,
@@ -403,27 +399,28 @@ def image_url(pixels: np.ndarray) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def pack(weights: np.ndarray, side: int = 1, level: int = STORED) -> PackedWeights:
-    """Pack weights (H, Tq, Tk) from 0 to 1, or the maxima of their squares, as the module's docstring describes.
+def pack(weights: np.ndarray, side: int = 1, levels: int = LEVELS) -> PackedWeights:
+    """Pack weights (H, Tq, Tk) from 0 to 1, or the maxima of their squares.
 
-    `level`: compression level, from 1 (fast) to 9 (small).
+    A weight w is stored as w / largest * levels, or, in 8 bits (`levels=COARSE`), as √(w / largest) * levels.
 
     >>> pack(np.array([[[0.25, 0.75]]]))["largest"]
     0.75
     """
     weights = pool(weights, side) if side > 1 else weights
+    coarse = levels == COARSE
     usable = np.isfinite(weights)
     complete = bool(usable.all())
-    levels = LEVELS if complete else LEVELS - 1
+    most = levels if complete else levels - 1
     values = weights if complete else finite(weights)
     # The maximum of the whole layer, so that heads share one color scale; never 0, because weights are divided
     # by it.
     largest = max(float(values.max(initial=0.0)), 1e-9)
-    whole = np.rint(values / largest * levels).astype("<u2")
+    shares = np.clip(values / largest, 0, 1)
+    whole = np.rint((np.sqrt(shares) if coarse else shares) * most).astype("u1" if coarse else "<u2")
     if not complete:
-        whole[~usable] = LEVELS
-    packed = base64.b64encode(zlib.compress(whole.tobytes(), level)).decode()
-    return {"packed": packed, "largest": largest, "levels": levels, "heads": len(weights), "side": side}
+        whole[~usable] = levels
+    return {"packed": whole.tobytes(), "largest": largest, "levels": most, "heads": len(weights), "side": side}
 
 
 VIEW = files("regard.viz") / "js"

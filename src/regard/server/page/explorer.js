@@ -390,9 +390,8 @@ export class Explorer {
     return this.run(async () => {
       const asked = drawn ? { seed: this.seed } : { input: this.input.value };
       const { touched } = this;
-      const layer = this.view.selection.chosen.layer;
       /** @type {Found} */
-      const response = await this.ask("api/attend", { interventions: touched, layer, ...asked });
+      const response = await this.ask("api/attend", { interventions: touched, ...asked });
       response.touched = touched;
       return () => {
         if (drawn) this.input.value = response.map.input;

@@ -26,8 +26,6 @@ export class Matrix {
     this.heads = slices.length;
     this.rows = queries.length;
     this.columns = keys.length;
-    /** @type {boolean | undefined} */
-    this.whole = undefined;
     this.largest = slices.reduce((largest, slice) => Math.max(largest, largestValue(slice)), 1e-9);
     /** What the strongest colour stands for: a first step that can look at itself alone would leave others pale. */
     this.scale = this.causal
@@ -49,12 +47,6 @@ export class Matrix {
   /** @param {number} head @param {number} query @param {number} key */
   at(head, query, key) {
     return this.slices[head][query * this.columns + key];
-  }
-
-  /** Whether every row sums to 1: not where something was switched off, or nothing may be seen. */
-  get sumsToOne() {
-    this.whole ??= this.slices.every((slice) => this.queries.every((_, row) => isComplete(this.row(slice, row))));
-    return this.whole;
   }
 
   /** The weights of a query. @param {Float32Array} slice of a head @param {number} query */
@@ -80,12 +72,6 @@ export class Matrix {
   peakOf(head) {
     return cached(this, `peak ${head}`, () => largestValue(this.slices[head]));
   }
-}
-
-/** @param {Float32Array} row */
-function isComplete(row) {
-  const sum = row.reduce((before, weight) => before + weight, 0);
-  return Math.abs(sum - 1) < 0.01;
 }
 
 /** @param {Float32Array[]} slices */
@@ -137,8 +123,9 @@ export function halve({ values, rows, columns }, bySize = false) {
   return { values: maxima, rows: high, columns: wide };
 }
 
-// Unpacking of weights. `packed` is base64 of zlib of unsigned 16-bit little-endian numbers, by head and row;
-// `levels` is the code of `largest`, and a larger code means that a weight is not finite.
+// Unpacking of weights. `packed` is base64 of zlib of unsigned 16-bit little-endian numbers, by head and row, or of
+// 8-bit numbers of the root of the weight; `levels` is the code of `largest`, and a larger code means that a weight is
+// not finite. In a binary answer, `packed` is the start and the end of these numbers.
 
 /** The number of heads of a layer, without unpacking it. @param {Pick<LayerData, "weights">} layer */
 export function headCount({ weights }) {
@@ -184,16 +171,17 @@ function enlarge(weights, rows, columns) {
 function unpackSlices(weights, size) {
   const { largest, levels, heads } = weights;
   const bytes = unpackedBytes.get(weights);
-  if (bytes?.length !== 2 * heads * size) throw new Error("the weights of this page are damaged");
-  const whole = new DataView(bytes.buffer);
-  return Array.from({ length: heads }, (_, head) => {
-    const slice = new Float32Array(size);
-    for (let index = 0; index < size; index += 1) {
-      const level = whole.getUint16(2 * (head * size + index), true);
-      slice[index] = level > levels ? NaN : (level / levels) * largest;
-    }
-    return slice;
-  });
+  const width = levels > 255 ? 2 : 1;
+  if (bytes?.length !== width * heads * size) throw new Error("the weights of this page are damaged");
+  const codes = new DataView(bytes.buffer, bytes.byteOffset);
+  return Array.from({ length: heads }, (_, head) =>
+    Float32Array.from({ length: size }, (_, index) => {
+      const place = width * (head * size + index);
+      const level = width === 2 ? codes.getUint16(place, true) : codes.getUint8(place);
+      if (level > levels) return NaN;
+      return (width === 2 ? level / levels : (level / levels) ** 2) * largest;
+    }),
+  );
 }
 
 /** @type {WeakMap<object, Uint8Array<ArrayBuffer>>} bytes of packed weights */
@@ -201,14 +189,23 @@ const unpackedBytes = new WeakMap();
 
 /**
  * Unpacks all weights in data, which is asynchronous in browsers, so that the view can draw them at once.
- * @template Data @param {Data} data
+ * @template Data @param {Data} data @param {Uint8Array<ArrayBuffer>} [parts] the bytes after the text of an answer
  */
-export async function unpackWeights(data) {
+export async function unpackWeights(data, parts) {
   if (typeof data !== "object" || !data || (Array.isArray(data) && typeof data[0] !== "object")) return data;
   if ("packed" in data && typeof data.packed === "string")
     unpackedBytes.set(data, await inflate(decodeBytes(data.packed)));
-  else await Promise.all(Object.values(data).map(unpackWeights));
+  else if (parts && "packed" in data && Array.isArray(data.packed))
+    unpackedBytes.set(data, parts.subarray(data.packed[0], data.packed[1]));
+  else await Promise.all(Object.values(data).map((value) => unpackWeights(value, parts)));
   return data;
+}
+
+/** The content of a binary answer; see `regard.server.app`. @param {ArrayBuffer} body @returns {Promise<any>} */
+export function readAnswer(body) {
+  const end = 4 + new DataView(body).getUint32(0, true);
+  const text = new TextDecoder().decode(new Uint8Array(body, 4, end - 4));
+  return unpackWeights(JSON.parse(text), new Uint8Array(body, end));
 }
 
 /** @type {WeakMap<NumbersData, Float32Array>} */
