@@ -162,7 +162,8 @@ class ViewData(TypedDict):
 
 # Thumbnails of layers: the maximum of each square of weights, and measures of heads.
 #
-# A served page contains thumbnails of a large map, and requests whole layers when the reader selects them. Measures cannot be computed from maxima, so measures are sent, too; `js/measures.js` computes the same
+# A served page contains thumbnails of the layers of a large map, and requests whole layers when the reader selects
+# them. Measures cannot be computed from maxima, so measures are sent, too; `js/measures.js` computes the same
 # measures from whole layers.
 
 PIXELS = 64
