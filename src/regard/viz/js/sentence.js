@@ -116,8 +116,9 @@ const MOST_STEPS = 40; // up to this number of output steps, probabilities are s
  */
 export function answer(map, original, compared) {
   const line = node("div", { class: "answer" });
+  const note = map.note ? [node("div", { class: "note" }, `Note: ${map.note}`)] : [];
   if (map.prediction === null) {
-    line.append(inputText(map), ...interventionLine(map));
+    line.append(inputText(map), ...interventionLine(map), ...note);
     return line;
   }
   const text = answerText(map.prediction);
@@ -143,8 +144,7 @@ export function answer(map, original, compared) {
     line.append(node("div", { class: theirs === text ? "quiet" : "changed" }, said));
   }
   if (!original) line.append(steps(map)); // with interventions, changes.js compares the probabilities
-  line.append(...interventionLine(map));
-  if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
+  line.append(...interventionLine(map), ...note);
   return line;
 }
 
