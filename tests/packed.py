@@ -5,11 +5,15 @@ import zlib
 
 import numpy as np
 
-from regard.viz.page import LEVELS, PackedWeights
+from regard.viz.page import COARSE, PackedWeights
 
 
 def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:
     """Return the weights (H, Tq, Tk) float32 that were stored by `pack`, up to rounding."""
     stored: bytes | str = packed["packed"]  # text in a page
-    whole = np.frombuffer(stored if isinstance(stored, bytes) else zlib.decompress(base64.b64decode(stored)), "<u2")
-    return (whole.reshape(packed["heads"], queries, keys) / LEVELS * packed["largest"]).astype(np.float32)
+    content = stored if isinstance(stored, bytes) else zlib.decompress(base64.b64decode(stored))
+    coarse = packed["levels"] <= COARSE
+    shares = (
+        np.frombuffer(content, "u1" if coarse else "<u2").reshape(packed["heads"], queries, keys) / packed["levels"]
+    )
+    return ((shares**2 if coarse else shares) * packed["largest"]).astype(np.float32)

@@ -39,10 +39,19 @@ function byHand(all) {
 
 const close = (first, second) => first.forEach((value, index) => assert.ok(Math.abs(value - second[index]) < 1e-6));
 
+/** Whether the weights of every row sum to 1. @param {Float32Array} slice @param {number} columns */
+const sumToOne = (slice, columns) =>
+  slice.every(
+    (_, index) =>
+      index % columns ||
+      Math.abs(slice.subarray(index, index + columns).reduce((sum, weight) => sum + weight) - 1) < 0.01,
+  );
+
 test("rollout is the product of the layers, with half of each the residual", () => {
   const [first, second] = accumulate(layers);
   close(first, byHand(layers.slice(0, 1)));
   close(second, byHand(layers));
+  assert.ok(sumToOne(second, size));
 });
 
 test("where outputs look at inputs, through the last states of these; a place to rest on stays", () => {
@@ -61,6 +70,7 @@ test("where outputs look at inputs, through the last states of these; a place to
       mean[row * 4 + 3],
     ]),
   );
+  assert.ok(sumToOne(rolled.slices[0], keys.length));
 });
 
 test("there is something to follow where there are several layers", () => {

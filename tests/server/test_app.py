@@ -61,6 +61,22 @@ def test_attend(client: Client, trained: regard.AnswerRun) -> None:
     assert "original" not in found.json()
 
 
+def test_packed_weights_are_binary_for_the_page(
+    client: Client, trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.server.app.SMALL", 0)
+    asked, expected = {"input": INPUT, "layers": ["cross"]}, trained.attend(INPUT).cross.weights
+    found = client.request("POST", "/api/layers", json=asked, headers={"accept": (kind := "application/octet-stream")})
+    size = int.from_bytes(found.content[:4], "little")
+    [layer] = json.loads(found.content[4 : 4 + size])["map"]
+    layer["weights"]["packed"] = found.content[4 + size :][slice(*layer["weights"]["packed"])]
+    binary = unpack(layer["weights"], *expected.shape[1:])
+    assert (found.headers["content-type"], found.headers["content-encoding"]) == (kind, "gzip")
+    [layer] = client.post("/api/layers", asked).json()["map"]
+    assert np.array_equal(binary, unpack(layer["weights"], *expected.shape[1:]))
+    np.testing.assert_allclose(binary, expected, atol=1e-5)
+
+
 def test_non_contiguous_arrays(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.random.default_rng(0).random((2, 3, 5), dtype=np.float32)[..., :4]
     monkeypatch.setattr(Explorer, "about", lambda self: {"weights": weights})

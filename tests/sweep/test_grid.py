@@ -83,17 +83,11 @@ def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path
     folders = {path.name for path in (tmp_path / "reverse").iterdir() if path.is_dir()}
     assert folders == {"context=output,query=current", "context=output,query=previous"}
     config = json.loads((tmp_path / "reverse" / "context=output,query=previous/seed-1/reverse/config.json").read_text())
-    assert (config["options"]["input_feeding"], config["options"]["query"], config["options"]["steps"]) == (
-        True,
-        "previous",
-        20,
-    )
+    assert [config["options"][name] for name in ("input_feeding", "query", "steps")] == [True, "previous", 20]
 
 
-def test_measured_jobs_are_reused_and_interrupted_ones_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flags: dict[str, Any] = {"steps": 20, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path / "a"}
-    whole = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
-    flags["savepath"] = tmp_path / "b"
+def interrupt_after_training(flags: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train the model of a comparison, and interrupt the comparison before its measurement."""
     train = job.train
 
     def interrupted_train(*args: Any, **kwargs: Any) -> Any:
@@ -104,6 +98,13 @@ def test_measured_jobs_are_reused_and_interrupted_ones_resumed(tmp_path: Path, m
         patch.setattr(job, "train", interrupted_train)
         with pytest.raises(KeyboardInterrupt):
             compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+
+
+def test_measured_jobs_are_reused_and_interrupted_ones_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags: dict[str, Any] = {"steps": 20, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path / "a"}
+    whole = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    flags["savepath"] = tmp_path / "b"
+    interrupt_after_training(flags, monkeypatch)
     parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     [[measured]], [[expected]] = parts.measured.values(), whole.measured.values()
     assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
@@ -111,16 +112,7 @@ def test_measured_jobs_are_reused_and_interrupted_ones_resumed(tmp_path: Path, m
 
 def test_refuses_an_edited_interrupted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags: dict[str, Any] = {"steps": 4, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path}
-    train = job.train
-
-    def interrupted_train(*args: Any, **kwargs: Any) -> Any:
-        train(*args, **kwargs)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(job, "train", interrupted_train)
-        with pytest.raises(KeyboardInterrupt):
-            compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    interrupt_after_training(flags, monkeypatch)
     [config] = tmp_path.rglob("reverse/config.json")
     stored = json.loads(config.read_text())
     stored["options"]["batchsize"] = 9

@@ -16,6 +16,8 @@ from hypothesis.extra.numpy import arrays
 import regard
 from regard.viz.maps import LayerMap
 from regard.viz.page import (
+    COARSE,
+    LEVELS,
     ROUNDED,
     LayerData,
     MapData,
@@ -27,6 +29,7 @@ from regard.viz.page import (
     page,
     pool,
     thumbnail_side,
+    view_json,
 )
 from tests.packed import unpack
 from tests.viz.test_terminal import example
@@ -59,6 +62,7 @@ def test_unpacked_weights_are_unchanged() -> None:
     [layer] = map_data(example())["layers"]
     assert isinstance(layer["weights"], np.ndarray)
     assert np.array_equal(layer["weights"], example().cross.weights)
+    assert all(isinstance(shown["weights"], np.ndarray) for shown in first_data(example())["layers"])
 
 
 def test_page_uses_no_network_and_allows_one_script() -> None:
@@ -115,7 +119,7 @@ def test_every_shape_has_a_type() -> None:
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_map_has_its_shape(packed: bool) -> None:
-    stored = map_data(example(), packed=packed)
+    stored = map_data(example(), LEVELS if packed else None)
     assert set(stored) == MapData.__required_keys__
     [layer] = stored["layers"]
     assert set(layer) == LayerData.__required_keys__
@@ -173,17 +177,11 @@ def test_of_many_weights_thumbnails_come_first() -> None:
     weights = np.random.default_rng(0).random((18, 150, 150), dtype=np.float32) / 150
     attention = example()
     object.__setattr__(attention, "layers", {"layer.0": layer(weights)})
-    stored = map_data(attention, packed=True)
-    assert stored["note"] == ROUNDED and first_data(attention)["note"] == ""
-    for data, side in ((first_data(attention)["layers"][0], 3), (stored["layers"][0], 1)):
-        packed = data["weights"]
-        assert not isinstance(packed, np.ndarray)
-        assert packed["side"] == side and (data["measures"] is None) == (side == 1)
-        codes = np.frombuffer(packed["packed"], dtype="u1").reshape(18, 150 // side, 150 // side)
-        values = (codes / packed["levels"]) ** 2 * packed["largest"]
+    stored = json.loads(view_json([example(), attention], packed=True))["maps"]
+    assert [each["note"] for each in stored] == [ROUNDED] * 2 and first_data(attention)["note"] == ""
+    for data, side in ((first_data(attention)["layers"][0], 3), (stored[1]["layers"][0], 1)):
+        packed: Any = data["weights"]
+        assert packed["side"] == side and (data["measures"] is None) == (side == 1) and len(data["queries"]) == 150
+        assert packed["levels"] == COARSE
+        values = unpack(packed, 150 // side, 150 // side)
         np.testing.assert_allclose(values, pool(weights, side), atol=weights.max() / 255)
-
-
-def test_few_weights_are_exact_numbers() -> None:
-    data = first_data(example())
-    assert all(isinstance(shown["weights"], np.ndarray) for shown in data["layers"])

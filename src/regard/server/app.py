@@ -1,15 +1,11 @@
 """The explorer's HTTP interface (Starlette).
 
-`PAGES` are its files, and `ENDPOINTS` its requests; docs/reference/explorer.md describes their fields and answers.
+`PAGES` are its files, and `ENDPOINTS` its requests; docs/reference/explorer.md describes their fields, answers and
+errors. Each route has its own queue (`RequestQueue`).
 
 An answer is JSON, compressed with gzip if the client accepts it. For a client that accepts
 application/octet-stream, an answer with packed weights is binary: the length of the JSON text (4 bytes,
 little-endian), the text, and the weights; `packed` in the text is the start and the end of its weights.
-
-Errors are `{"error": message}` in one line: status 400 for invalid JSON or another host name, 401 without the
-token, 403 for a page of another origin, 404 and 405 for unknown routes, 408 for a late body, 413 for a large
-body, 415 for another content type, 422 if the run rejects a value, 429 for too many waiting requests. Each route
-has its own queue (`RequestQueue`).
 """
 
 import asyncio
@@ -36,7 +32,7 @@ from regard.libraries import message_of
 from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
 from regard.server.messages import RequestError, call_method, error_response, make_body_type, read_request
-from regard.viz.page import text_of_bytes
+from regard.viz.page import zlib_text
 
 Job = Callable[[Explorer], Any]
 
@@ -268,14 +264,13 @@ def _encode(result: Any, accepted: Mapping[str, str]) -> Response:
         if isinstance(value, np.ndarray):
             return value.tolist()
         if not binary:
-            return text_of_bytes(value)
+            return zlib_text(value)
         start = sum(map(len, parts))
         parts.append(value)
         return [start, start + len(value)]
 
-    body = orjson.dumps(result, default=plain, option=orjson.OPT_SERIALIZE_NUMPY)
-    if parts:
-        body = b"".join([len(body).to_bytes(4, "little"), body, *parts])
+    text = orjson.dumps(result, default=plain, option=orjson.OPT_SERIALIZE_NUMPY)
+    body = b"".join([len(text).to_bytes(4, "little"), text, *parts]) if parts else text
     headers = {"vary": "accept, accept-encoding"}
     if len(body) > SMALL and "gzip" in accepted.get("accept-encoding", ""):
         body = gzip.compress(body, FAST, mtime=0)

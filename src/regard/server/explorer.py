@@ -42,7 +42,17 @@ from regard.server.messages import (
     Texts,
 )
 from regard.viz.maps import Map
-from regard.viz.page import BesideData, LayerData, RowData, WorthData, first_data, layer_data, map_data, row_data
+from regard.viz.page import (
+    LEVELS,
+    BesideData,
+    LayerData,
+    RowData,
+    WorthData,
+    first_data,
+    layer_data,
+    map_data,
+    row_data,
+)
 from regard.viz.subject import (
     AcceptsImages,
     GeneratesSequences,
@@ -122,7 +132,7 @@ class Explorer:
         left_out: list[str] = []
         for other in self.beside:
             try:
-                beside.append({"name": other.where, "map": map_data(other.attend(text), packed=True)})
+                beside.append({"name": other.where, "map": map_data(other.attend(text), LEVELS)})
             except InputError as error:
                 left_out.append(f"{other.where} is not shown for comparison: {error}")
         answer |= {name: items for name, items in (("beside", beside), ("left_out", left_out)) if items}
@@ -244,7 +254,7 @@ class Explorer:
         with self._changed(question) as text:
             tree = subject.tree(text, beam=beam)
             leaves = tree.leaves
-            maps = [map_data(subject.attend_tokens(text, tree.path(leaf)), packed=True) for leaf in leaves]
+            maps = [map_data(subject.attend_tokens(text, tree.path(leaf)), LEVELS) for leaf in leaves]
         shown: list[int] = [0] * len(tree.branches)
         # The leaves of the answer are last, so that shared branches show the maps of the answer.
         for number, leaf in sorted(enumerate(leaves), key=lambda numbered: numbered[1] in tree.best):
@@ -258,7 +268,7 @@ class Explorer:
         if not isinstance(self.subject, HasSnapshots):
             raise InputError(f"{self.subject.name} was not trained by Regard: there are no snapshots of its attention")
         playback = self.subject.playback(text)
-        return {**vars(playback), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
+        return {**vars(playback), "frames": [map_data(frame, LEVELS) for frame in playback.frames]}
 
     def importance(self, texts: Texts = ()) -> dict[str, list[WorthData]]:
         """Return the importance of each head by layer, over unseen inputs, or the inputs of a request. For a
@@ -327,9 +337,7 @@ class Explorer:
             yield text
 
     def _input(self, text: str | None, seed: int) -> str:
-        if text is None:
-            return self.subject.draw(seed=seed)
-        return text
+        return self.subject.draw(seed=seed) if text is None else text
 
 
 def _title(subject: ViewedSubject[Any], about: dict[str, Any]) -> str:

@@ -167,8 +167,7 @@ class ViewData(TypedDict):
 # measures from whole layers.
 
 PIXELS = 64
-"""Maximum number of rows and columns of a thumbnail. On most screens, a small picture has fewer pixels per
-side."""
+"""Maximum number of rows and columns of a thumbnail; most small pictures have fewer pixels per side."""
 
 SINK = 0.25
 """Mean weight of a column from which it is an attention sink, as in `js/scale.js`."""
@@ -266,46 +265,47 @@ def view_json(
     playback: Mapping[str, Any] | None = None,
     beside: Sequence[tuple[str, Map]] = (),
 ) -> str:
-    """Return the data of a view, a `ViewData`, as JSON; `beside`: names and maps of other models."""
-    data: ViewData = {"maps": [map_data(attention, packed=packed) for attention in maps]}
-    if original is None and len(maps) == 1:
-        original = maps[0].original
+    """Return the data of a view, a `ViewData`, as JSON; `beside`: names and maps of other models.
+
+    If one map is large, all are packed in 8 bits, and their notes say so.
+    """
+    original = maps[0].original if original is None and len(maps) == 1 else original
+    frames = [] if playback is None else playback["frames"]
+    every = [*maps, *frames, *(attention for _, attention in beside), *([] if original is None else [original])]
+    levels = None if not packed else COARSE if max(map(_weight_count, every), default=0) > WHOLE else LEVELS
+    data: ViewData = {"maps": [map_data(attention, levels) for attention in maps]}
     if original is not None:
-        data["original"] = map_data(original, packed=packed)
+        data["original"] = map_data(original, levels)
     if importance is not None:
         data["importance"] = dict(importance)
     if playback is not None:
-        frames = [map_data(frame, packed=packed) for frame in playback["frames"]]
-        data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}
+        shown = [map_data(frame, levels) for frame in frames]
+        data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": shown}
     if beside:
-        data["beside"] = [{"name": name, "map": map_data(attention, packed=packed)} for name, attention in beside]
-    return json.dumps(data, ensure_ascii=False, default=text_of_bytes)
+        data["beside"] = [{"name": name, "map": map_data(attention, levels)} for name, attention in beside]
+    return json.dumps(data, ensure_ascii=False, default=zlib_text)
 
 
-def text_of_bytes(content: bytes) -> str:
+def zlib_text(content: bytes) -> str:
     """Return packed weights as text: base64 of zlib, with its strategy for noisy numbers."""
     packer = zlib.compressobj(6, memLevel=9, strategy=zlib.Z_FILTERED)
     return base64.b64encode(packer.compress(content) + packer.flush()).decode()
 
 
 def first_data(attention: Map) -> MapData:
-    """Return a map as a served page first shows it: a large map contains thumbnails of its layers."""
-    count = _size(attention)
-    return map_data(attention, packed=count > EXACT, thumbnails=count > WHOLE)
+    """Return a map as a served page first shows it: a large map contains thumbnails of its layers, in 8 bits."""
+    count = _weight_count(attention)
+    levels = COARSE if count > WHOLE else LEVELS if count > EXACT else None
+    return map_data(attention, levels, thumbnails=count > WHOLE)
 
 
-def _size(attention: Map) -> int:
-    """Return the number of weights of a map."""
+def _weight_count(attention: Map) -> int:
     return sum(layer.weights.size for layer in attention.layers.values())
 
 
-def map_data(attention: Map, *, packed: bool = False, thumbnails: bool = False) -> MapData:
-    """Return a map as plain values; `packed`: whether to pack the weights as in a page, instead of arrays.
-
-    A large map is packed in 8 bits; its note says so unless it contains thumbnails.
-    """
-    coarse = packed and _size(attention) > WHOLE
-    note = f"{attention.note} {ROUNDED}".strip() if coarse and not thumbnails else attention.note
+def map_data(attention: Map, levels: int | None = None, *, thumbnails: bool = False) -> MapData:
+    """Return a map as plain values; `levels` as in `pack`, or None: the weights stay arrays."""
+    rounded = ROUNDED if levels == COARSE and not thumbnails else ""
     aligned, selected = attention.aligned_head, attention.selected_head
     data: MapData = {
         "task": attention.task,
@@ -314,14 +314,11 @@ def map_data(attention: Map, *, packed: bool = False, thumbnails: bool = False) 
         "truth": attention.truth,
         "outputs": attention.outputs,
         "probabilities": [_json_number(probability) for probability in attention.probabilities],
-        "layers": [
-            layer_data(layer, packed, thumbnail=thumbnails, levels=COARSE if coarse else LEVELS)
-            for layer in attention.layers.values()
-        ],
+        "layers": [layer_data(layer, levels, thumbnail=thumbnails) for layer in attention.layers.values()],
         "opens": None if aligned is None else aligned.layer.name,
         "head": None if selected is None else selected.head,
         "picture": None if attention.pixels is None else image_url(attention.pixels),
-        "note": note,
+        "note": f"{attention.note} {rounded}".strip(),
         "model": attention.model,
         "interventions": list(attention.interventions),
         "original_prediction": None if attention.original is None else attention.original.prediction,
@@ -339,7 +336,7 @@ def _json_number(value: float) -> Any:
 def _plain(value: Any) -> Any:
     """Return intermediate values with arrays packed as `NumbersData`."""
     if isinstance(value, np.ndarray):
-        return {"numbers": text_of_bytes(value.astype("<f4").tobytes()), "shape": list(value.shape)}
+        return {"numbers": zlib_text(value.astype("<f4").tobytes()), "shape": list(value.shape)}
     if hasattr(value, "_asdict"):
         value = value._asdict()
     elif dataclasses.is_dataclass(value):
@@ -349,14 +346,14 @@ def _plain(value: Any) -> Any:
     return [_plain(element) for element in value] if isinstance(value, list | tuple) else value
 
 
-def layer_data(layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, levels: int = LEVELS) -> LayerData:
-    """Return a layer as plain values; `packed` as in `map_data`, `levels` as in `pack`.
+def layer_data(layer: LayerMap, levels: int | None = LEVELS, *, thumbnail: bool = False) -> LayerData:
+    """Return a layer as plain values; `levels` as in `map_data`.
 
     A thumbnail contains the measures of its heads.
     """
     named = layer.head_names is not None or layer.head_numbers is not None
     side = thumbnail_side(layer) if thumbnail else 1
-    weights = pack(layer.weights, side, levels) if packed else layer.weights
+    weights = layer.weights if levels is None else pack(layer.weights, side, levels)
     return {
         "name": layer.name,
         "title": layer.title,

@@ -151,17 +151,16 @@ export function unpack(layer) {
  * @param {PackedWeights} weights @param {number} rows @param {number} columns
  */
 function enlarge(weights, rows, columns) {
-  const { side } = weights;
-  const [high, wide] = [rows, columns].map((length) => Math.ceil(length / side));
+  const [high, wide] = [rows, columns].map((length) => Math.ceil(length / weights.side));
   return unpackSlices(weights, high * wide).map((maxima) => {
     const later = (/** @type {number} */ index) => index % wide > Math.floor(index / wide);
     const causal = rows === columns && maxima.every((weight, index) => !weight || !later(index));
     const slice = new Float32Array(rows * columns);
     for (let row = 0; row < rows; row += 1) {
       const end = causal ? row + 1 : columns;
-      const square = Math.floor(row / side) * wide;
+      const square = Math.floor(row / weights.side) * wide;
       for (let column = 0; column < end; column += 1)
-        slice[row * columns + column] = maxima[square + Math.floor(column / side)];
+        slice[row * columns + column] = maxima[square + Math.floor(column / weights.side)];
     }
     return slice;
   });
@@ -174,14 +173,15 @@ function unpackSlices(weights, size) {
   const width = levels > 255 ? 2 : 1;
   if (bytes?.length !== width * heads * size) throw new Error("the weights of this page are damaged");
   const codes = new DataView(bytes.buffer, bytes.byteOffset);
-  return Array.from({ length: heads }, (_, head) =>
-    Float32Array.from({ length: size }, (_, index) => {
+  return Array.from({ length: heads }, (_, head) => {
+    const slice = new Float32Array(size);
+    for (let index = 0; index < size; index += 1) {
       const place = width * (head * size + index);
-      const level = width === 2 ? codes.getUint16(place, true) : codes.getUint8(place);
-      if (level > levels) return NaN;
-      return (width === 2 ? level / levels : (level / levels) ** 2) * largest;
-    }),
-  );
+      const share = (width === 2 ? codes.getUint16(place, true) : codes.getUint8(place)) / levels;
+      slice[index] = share > 1 ? NaN : (width === 2 ? share : share * share) * largest;
+    }
+    return slice;
+  });
 }
 
 /** @type {WeakMap<object, Uint8Array<ArrayBuffer>>} bytes of packed weights */
@@ -203,9 +203,9 @@ export async function unpackWeights(data, parts) {
 
 /** The content of a binary answer; see `regard.server.app`. @param {ArrayBuffer} body @returns {Promise<any>} */
 export function readAnswer(body) {
-  const end = 4 + new DataView(body).getUint32(0, true);
-  const text = new TextDecoder().decode(new Uint8Array(body, 4, end - 4));
-  return unpackWeights(JSON.parse(text), new Uint8Array(body, end));
+  const size = new DataView(body).getUint32(0, true);
+  const text = new TextDecoder().decode(new Uint8Array(body, 4, size));
+  return unpackWeights(JSON.parse(text), new Uint8Array(body, 4 + size));
 }
 
 /** @type {WeakMap<NumbersData, Float32Array>} */
