@@ -187,7 +187,8 @@ class WeightLayout:
     """Square matrices outside of `nn.Linear` are applied from the left."""
     by_head: int = 0
     """1 if query, key and value of head 1 come first, then query, key and value of head 2, in a packed projection
-    or among the parameters of single heads; 2 if a square matrix packs query, key and value of one of 3 heads."""
+    or among the parameters of single heads; 2 if a matrix packs query, key and value of one head, and is square
+    with 3 heads."""
     strided: int = 0
     """Whether heads take every h-th column: 1 if heads are split and joined this way, 2 if they are only split
     this way."""
@@ -205,12 +206,14 @@ def possible_layouts(
     raw = [name for name, shape in shapes.items() if len(shape) == 2 and parameters[name][1] == "other"]
     transposes = (False, True) if raw else (False,)
     narrow = [name for name, shape in shapes.items() if sorted(shape) == sorted((width, width // heads))]
-    unnamed = heads == 3 and any("letter" not in name_features(name) for name in square)
+    single = [name for name, shape in shapes.items() if sorted(shape) == sorted((width, width // heads * 3))]
+    unnamed = any("letter" not in name_features(name) for name in single)
     packed = narrow or unnamed or any(sum(shape) > 2 * width or len(shape) > 2 for shape in shapes.values())
+    by_heads = (2, 0, 1) if unnamed and heads != 3 else (0, 1, 2) if heads == 3 else (0, 1)
     layouts = [
         WeightLayout(transposed, by_head, strided)
         for strided in ((0, 1, 2) if projections and heads > 1 else (0,))
-        for by_head in ((0, 1, 2)[: 3 if heads == 3 else 2] if packed else (0,))
+        for by_head in (by_heads if packed else (0,))
         for transposed in transposes
     ]
     if not projections or all("letter" in name_features(name) for name in square + narrow):
@@ -291,7 +294,7 @@ def _find_parts(
             continue
         if not square or (layout.by_head == 2 and count == 3 and "letter" not in features):
             by_head = layout.by_head and part == width
-            transposed = owner == "linear" if square else shape[0] > shape[1]
+            transposed = owner == "linear" if square else shape[1] == width
             return [
                 partial(_columns, transposed=transposed, part=index, parts=count, heads=heads if by_head else 0)
                 for index in range(count)

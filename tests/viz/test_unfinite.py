@@ -89,7 +89,7 @@ def test_on_a_page_and_in_json() -> None:
     data = json.loads(page([found]).partition('type="application/json">')[2].partition("</script>")[0])
     first, second = data["maps"][0]["layers"]
     assert (first["weights"]["levels"], second["weights"]["levels"]) == (65535, 65534)
-    whole = unpack(second["weights"] | {"largest": 65535}, 2, 3)
+    whole = unpack(second["weights"] | {"largest": 65534}, 2, 3)
     odd = ~np.isfinite(ODD.weights)
     assert (whole[odd] == 65535).all() and whole[~odd].max() == 65534
     expected = np.where(odd, 0, ODD.weights)[~odd]
