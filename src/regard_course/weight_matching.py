@@ -187,8 +187,7 @@ class WeightLayout:
     """Square matrices outside of `nn.Linear` are applied from the left."""
     by_head: int = 0
     """1 if query, key and value of head 1 come first, then query, key and value of head 2, in a packed projection
-    or among the parameters of single heads; 2 if a matrix packs query, key and value of one head, and is square
-    with 3 heads."""
+    or among the parameters of single heads; 2 if a matrix packs query, key and value of one head."""
     strided: int = 0
     """Whether heads take every h-th column: 1 if heads are split and joined this way, 2 if they are only split
     this way."""
