@@ -25,6 +25,7 @@ from regard_lab.cards.card import (
     SEEDS,
     Card,
     all_claims,
+    difference_note,
     draw_overview,
     interval_text,
     measure_cards,
@@ -59,7 +60,7 @@ def write_cards(cards: Sequence[Card], path: str | Path) -> list[Path]:
             f"{result.claim.measured}; expected {result.claim.expected}",
             interval_text(result.interval, signed),
             smallest_text(result),
-            result.verdict,
+            result.describe(),
         ]
         for result in all_claims(cards)
     ]
@@ -69,12 +70,12 @@ def write_cards(cards: Sequence[Card], path: str | Path) -> list[Path]:
         steps_note(cards[0]),
         f"![Differences to softmax]({PICTURE})",
         "## Correct outputs minus softmax, in percentage points",
-        f"\\*: the interval of the paired difference excludes zero. Intervals hold for all {len(tests)} tests of "
-        "a mechanism at once.",
+        f"Median over seeds. \\*: the interval of the median difference (sign test) excludes zero, for all {len(tests)} "
+        f"tests of a mechanism at once. {difference_note(cards[0])}",
         markdown_table(["mechanism", *tests], scores),
         "## Claims of papers",
-        "Intervals hold for all claims at once. *Smallest* is the smallest difference whose interval would "
-        "exclude zero. Shares of weight use absolute weights, divided by their sum.",
+        "Median differences; intervals (sign test) hold for all claims at once and for every distribution. *Smallest* "
+        "is the smallest median whose interval would exclude zero. Shares of weight use absolute weights, divided by their sum.",
         markdown_table(["claim", "measured", "difference", "smallest", "verdict"], claims),
         "## Cost of a training step (text, one thread)",
         markdown_table(

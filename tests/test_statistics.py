@@ -1,7 +1,10 @@
 """Intervals and tests: worked examples, agreement with SciPy, and simulated coverage at 3, 5 and 10 seeds."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
+import interval_coverage
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,14 +16,14 @@ from regard.statistics import (
     describe_range,
     holm,
     mean_interval,
-    paired_interval,
+    median_interval,
     permutation_p,
     range_confidence,
     ratio_interval,
     seed_range,
-    sign_flip_p,
+    shift_interval,
     smallest_group,
-    welch_difference,
+    smallest_sample,
 )
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -60,14 +63,22 @@ def test_students_intervals_cover_for_values_that_vary_normally(seeds: int) -> N
     random = np.random.default_rng(0)
     for draw, mean in ((FAMILIES["normal"][0], 2.0), (FAMILIES["bounded"][0], 4 / 7)):
         means = [_covers(mean_interval(draw(random, seeds).tolist()), mean) for _ in range(1000)]
-        pairs = [
-            _covers(paired_interval((draw(random, seeds) - draw(random, seeds)).tolist()), 0.0) for _ in range(1000)
-        ]
-        groups = [
-            _covers(welch_difference(draw(random, seeds).tolist(), draw(random, seeds).tolist()), 0.0)
-            for _ in range(1000)
-        ]
-        assert min(np.mean(means), np.mean(pairs), np.mean(groups)) >= 0.93
+        assert np.mean(means) >= 0.93
+
+
+@pytest.mark.slow
+def test_intervals_from_ranks_cover_as_often_as_they_say() -> None:
+    """For every distribution of the table in docs/dev/claims.md, whose Student's intervals do not, and the table is
+    the output of the program, within two points of 400 instead of 2,000 repetitions."""
+    page = (Path(__file__).parent.parent / "docs" / "dev" / "claims.md").read_text(encoding="utf-8")
+    printed = interval_coverage.table(400)
+    for name, seeds, said, *shares in printed:
+        (line,) = re.findall(rf"^\| {name} \| {seeds} \| {said} \| (.*) \|$", page, re.MULTILINE)
+        for share, shown in zip(shares, line.split(" | "), strict=True):
+            assert share == shown == "none" or abs(float(share) - float(shown)) <= 5.5, (name, seeds, said)
+        for share in (shares[0], shares[1]):
+            assert share == "none" or float(share) >= float(said) - 2.5, (name, seeds, said)
+    assert min(float(row[-1]) for row in printed if row[-1] != "none") < 70
 
 
 def test_a_mean_of_a_worked_example() -> None:
@@ -79,25 +90,36 @@ def test_a_mean_of_a_worked_example() -> None:
     assert mean_interval([0.9, 1.0, 1.0], (0.0, 1.0)).high == 1.0
 
 
-def test_a_difference_matches_welchs_interval() -> None:
-    first, second = [0.91, 0.95, 0.99, 0.97], [0.80, 0.92, 0.70]
-    result = welch_difference(first, second, 0.99)
-    expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.99)
-    assert (result.low, result.high) == pytest.approx((expected.low, expected.high))
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 4), (5, 7), (8, 3), (10, 10)])
+def test_intervals_exclude_zero_where_the_exact_tests_reject(sizes: tuple[int, int]) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        first, second = random.normal(0.8, 1, sizes[0]), random.normal(0, 1, sizes[1])
+        ranks = stats.mannwhitneyu(first, second, method="exact").pvalue
+        signs = stats.binomtest(int((first > 0).sum()), len(first)).pvalue
+        assert shift_interval(first.tolist(), second.tolist()).excludes_zero == (ranks <= 0.05)
+        assert median_interval(first.tolist()).excludes_zero == (signs <= 0.05)
 
 
-def test_values_without_spread_have_no_interval() -> None:
+def test_many_seeds_use_a_normal_approximation_that_agrees() -> None:
+    random = np.random.default_rng(0)
+    first, second = random.normal(0.5, 1, 40).tolist(), random.normal(0, 1, 40).tolist()
+    exact, normal = shift_interval(first, second), shift_interval([*first, first[0]], [*second, second[0]])
+    assert exact.low == pytest.approx(normal.low, abs=0.05) and exact.high == pytest.approx(normal.high, abs=0.05)
+
+
+def test_too_few_or_equal_values_have_no_interval() -> None:
     for interval in (
         seed_range([0.5]),
         mean_interval([0.5]),
         mean_interval([1.0, 1.0]),
-        welch_difference([0.5], [0.1, 0.2]),
-        welch_difference([1.0, 1.0], [0.9999, 0.9999], 1 - 0.05 / 15),
-        paired_interval([0.0001] * 5),  # the sign-flip test of five seeds has p = 0.0625
+        median_interval([0.0001] * 5),  # the sign test of five seeds has p = 0.0625
+        shift_interval([1.0] * 3, [0.0] * 3),  # the rank test has p = 0.1
     ):
         assert interval.low is None and interval.high is None and not interval.excludes_zero
-    assert paired_interval([0.0001] * 6).excludes_zero
-    assert not paired_interval([0.0] * 6).excludes_zero
+    assert median_interval([0.0001] * 6).excludes_zero and shift_interval([1.0] * 4, [0.0] * 4).excludes_zero
+    assert not median_interval([0.0] * 6).excludes_zero
+    assert smallest_sample() == 6 and median_interval([1.0] * 6).low == 1.0
 
 
 def test_permutation_tests_match_scipy() -> None:
@@ -112,11 +134,6 @@ def test_permutation_tests_match_scipy() -> None:
             alternative="greater",
         )
         assert permutation_p(first, second) == pytest.approx(expected.pvalue)
-    values = random.normal(0.5, 1, 8).tolist()
-    expected = stats.permutation_test(
-        (values,), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=True
-    )
-    assert sign_flip_p(values) == pytest.approx(expected.pvalue)
 
 
 def test_permutation_tests_of_many_values_draw_arrangements() -> None:
@@ -124,7 +141,6 @@ def test_permutation_tests_of_many_values_draw_arrangements() -> None:
     random = np.random.default_rng(1)
     first, second = random.normal(0.3, 1, 40).tolist(), random.normal(0, 1, 40).tolist()
     assert permutation_p(first, second) == pytest.approx(stats.ttest_ind(first, second).pvalue, rel=0.15)
-    assert sign_flip_p(first) == pytest.approx(stats.ttest_1samp(first, 0).pvalue, rel=0.15)
     assert permutation_p([1.0] * 20, [0.0] * 20) == 1 / 20_000
 
 

@@ -33,8 +33,8 @@ from regard.statistics import (
     permutation_p,
     range_confidence,
     seed_range,
+    shift_interval,
     smallest_group,
-    welch_difference,
 )
 from regard.sweep.backends import Backend, Local, say_reused
 from regard.sweep.job import Job, Measured, make_job
@@ -230,39 +230,36 @@ def _empty_folders_removed(folders: Sequence[Path]) -> Iterator[None]:
 
 # Differences between variants over seeds, and whether they are shown.
 #
-# Each difference has Welch's interval, widened so that all intervals hold at once with 95 % confidence
-# (Bonferroni), if seeds vary normally. Seeds that succeed or fail do not vary normally: of six equal variants of
-# which half of the seeds fail, such intervals exclude zero for some pair in 29 % of comparisons with three seeds.
-# A verdict therefore is "different" only if the permutation test, which holds for every distribution, also
-# rejects (Holm's correction for the number of pairs).
+# A verdict is "different" only if the permutation test, which holds for every distribution, rejects (Holm's
+# correction for the number of pairs). Each difference has an interval of the shift from ranks, widened so that all
+# intervals hold at once with 95 % confidence (Bonferroni).
 
 MAX_PAIRS = 15  # Number of pairs above which each variant is compared only with the first variant
-Verdict = Literal["different", "different if seeds vary normally", "not shown to differ", "unknown with one seed"]
+Verdict = Literal["different", "not shown to differ", "too few seeds"]
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """The mean of variant `one` minus the mean of variant `other`."""
+    """The shift from variant `other` to variant `one`."""
 
     one: Variant
     other: Variant
     interval: Interval
-    """Welch's interval; without ends if the seeds of each variant agree, which leaves no spread to estimate it."""
+    """Median of the differences between seeds of both variants, and the interval of `shift_interval`."""
     seeds: int
     """Number of seeds of the variant with fewer seeds."""
     p_value: float
     """P-value of the permutation test, corrected for the number of pairs."""
+    pairs: int
+    """Number of pairs that are compared at once."""
 
     @property
     def verdict(self) -> Verdict:
         """What the seeds show; see the module."""
-        if self.seeds < 2:
-            return "unknown with one seed"
-        agree = self.interval.low is None
-        if self.p_value <= 1 - LEVEL and (agree or self.interval.excludes_zero):
+        if self.p_value <= 1 - LEVEL:
             return "different"
-        return "different if seeds vary normally" if self.interval.excludes_zero else "not shown to differ"
+        return "too few seeds" if self.seeds < smallest_group(self.pairs) else "not shown to differ"
 
     @property
     def shown(self) -> bool:
@@ -287,9 +284,10 @@ def differences(comparison: Comparison, quantity: str) -> list[Contrast]:
         Contrast(
             one=one,
             other=other,
-            interval=welch_difference(*groups, level),
+            interval=shift_interval(*groups, level),
             seeds=min(map(len, groups)),
             p_value=p_value,
+            pairs=len(pairs),
         )
         for (one, other), groups, p_value in zip(
             pairs, samples, holm([permutation_p(*groups) for groups in samples]), strict=True
@@ -303,7 +301,7 @@ def describe_verdicts(contrasts: list[Contrast]) -> str:
     note = "different: by an exact permutation test with Holm's correction"
     if seeds < (least := smallest_group(pairs)):
         note += f", which needs {least} seeds for {pairs} pair{'s' * (pairs > 1)}"
-    return f"{note}. Intervals assume that seeds vary normally, not that some succeed and others fail."
+    return f"{note}. Values and intervals are of the shift between variants (median difference, ranks)."
 
 
 # Reports of a comparison: tables, JSON, CSV, curves and a page.

@@ -1,8 +1,11 @@
 """The card of a mechanism: scores beside softmax, cost, where weight goes, and the claims of papers.
 
 A claim is a difference for each seed and the sign that the paper expects. The verdict comes from the interval of
-the mean difference over seeds, at a level that holds for all claims at once (Bonferroni):
+the median difference over seeds, at a level that holds for all claims at once (Bonferroni). The interval is that of
+the sign test, which holds for every distribution of the differences:
 
+    cannot be tested here    a condition of the claim does not hold, such as that a sink exists
+    too few seeds            no interval from so few seeds has this level
     reproduced               the interval excludes zero, on the expected side
     contradicted             the interval excludes zero, on the other side
     not seen at this size    the interval contains zero
@@ -13,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +34,7 @@ from regard.errors import check_range, plural
 from regard.io import is_file, make_folder, read_json, write_file, write_json
 from regard.models.decoder_only import DecoderOnly
 from regard.result import percent, signed, to_plain
-from regard.statistics import LEVEL, Interval, describe_range, paired_interval, seed_range
+from regard.statistics import LEVEL, Interval, describe_range, median_interval, seed_range, smallest_sample
 from regard.streams import make_generator
 from regard.sweep.backends import Backend
 from regard.tasks.batch import TokenBatch
@@ -48,6 +51,7 @@ from regard_lab.cards.cells import (
     mean_loss,
     measure_cells,
     one_thread,
+    uniform_first,
 )
 from regard_lab.cards.probes import PROBES, card_probes
 
@@ -65,7 +69,28 @@ MECHANISMS = (  # Mechanisms of `regard card --all`. A mechanism without a posit
 )
 
 
-Verdict = Literal["reproduced", "not seen at this size", "contradicted", "unknown with one seed"]
+Verdict = Literal["reproduced", "not seen at this size", "contradicted", "too few seeds", "cannot be tested here"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What must hold before a claim can be tested."""
+
+    text: str  # The condition, and what is measured
+    value: str  # A name of `VALUES`
+    least: float  # The condition holds if the median over seeds is at least this value in every measurement
+    where: tuple[
+        tuple[str, str], ...
+    ] = ()  # Measurements, pairs of a mechanism and a probe; empty for all of the claim
+
+    def measure(self, results: Results, needs: Sequence[tuple[str, str]]) -> tuple[float, str]:
+        """Return the smallest median over seeds, and the mechanism and probe that have it."""
+        medians = {
+            pair: statistics.median(VALUES[self.value](result, pair[1]) for result in results[pair])
+            for pair in self.where or needs
+        }
+        pair = min(medians, key=medians.__getitem__)
+        return medians[pair], f"{pair[0]} on {pair[1]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +104,20 @@ class Claim:
     measured: str  # What the difference is, with its unit
     value: str  # What is compared: a name of `VALUES` or `DIFFERENCES`
     expected: Literal["above 0", "below 0"]  # Sign of the difference if the claim holds
+    conditions: tuple[Condition, ...]  # What must hold before the claim can be tested
+
+    @property
+    def measurements(self) -> tuple[tuple[str, str], ...]:
+        """All measurements that the difference and the conditions use."""
+        return tuple(dict.fromkeys([*self.needs, *(pair for condition in self.conditions for pair in condition.where)]))
+
+    def unmet(self, results: Results) -> str:
+        """Return the first condition that does not hold, with the measured value; empty if all hold."""
+        for condition in self.conditions:
+            value, place = condition.measure(results, self.needs)
+            if value < condition.least:
+                return f"{condition.text} ({place}: {value:.2f}, at least {condition.least:g} needed)"
+        return ""
 
     def difference(self, results: Results) -> list[float]:
         """Return one difference per seed: the mean over pairs of needs of the first value less the second."""
@@ -86,7 +125,10 @@ class Claim:
             return DIFFERENCES[self.value](results)
         value = VALUES[self.value]
         pairs = [
-            [value(one) - value(other) for one, other in zip(results[first], results[second], strict=True)]
+            [
+                value(one, first[1]) - value(other, second[1])
+                for one, other in zip(results[first], results[second], strict=True)
+            ]
             for first, second in zip(self.needs[::2], self.needs[1::2], strict=True)
         ]
         return [fmean(row) for row in zip(*pairs, strict=True)]
@@ -100,38 +142,43 @@ def _share(result: ProbeResult, kind: str, test: str = "") -> float:
     return average_heads(getattr(result.tests[test].shares, kind))
 
 
-def _width_effect(results: Results) -> list[float]:
-    """Return how much more the linear mechanism gains from width 32 than softmax, over 4 and 8 pairs."""
-
-    def gains(name: str) -> list[float]:
-        by_pairs = [
-            [
-                wide.tests[""].score - narrow.tests[""].score
-                for wide, narrow in zip(*(results[name, f"mqar{n}_width{w}"] for w in (32, 16)), strict=True)
-            ]
-            for n in (4, 8)
-        ]
-        return [fmean(row) for row in zip(*by_pairs, strict=True)]
-
-    return [linear - softmax for linear, softmax in zip(gains("linear"), gains(BASELINE), strict=True)]
-
-
 def _best_above_mean(results: Results) -> list[float]:
+    """Return, for each pair of successive seeds, how much the better one exceeds their mean, less `BEST_OF_TEN`. The
+    best of more seeds exceeds their mean by at least as much, on average."""
     scores = [result.tests[""].score for result in results[BASELINE, "parity"]]
-    return [max(scores) - score - BEST_OF_TEN for score in scores]
+    return [abs(one - other) / 2 - BEST_OF_TEN for one, other in zip(scores[::2], scores[1::2], strict=False)]
 
 
-# Values of a measurement, of a probe at the length of training, or at two or four times this length.
-VALUES: dict[str, Callable[[ProbeResult], float]] = {
-    "score": lambda result: result.tests[""].score,
-    "score_x2": lambda result: result.tests["x2"].score,
-    "remaining": lambda result: result.tests["x2"].score / max(result.tests[""].score, 1e-9),
-    "first_token": lambda result: _share(result, "first"),
-    "irrelevant": lambda result: 1 - _share(result, "relevant"),
-    "entropy_growth": lambda result: _share(result, "entropy", "x4") / max(_share(result, "entropy"), 1e-9),
+@cache
+def _beyond(probe: str, reach: int) -> float:
+    """Return the share of a probe's outputs that depend on an earlier input more than `reach` steps back."""
+    task = PROBES[probe].build_task()
+    relevant = task.relevance(task.sample(1000, make_generator(0, "card/reach")).inputs)
+    positions = torch.arange(relevant.shape[-1])
+    far = relevant & (positions[:, None] - positions > reach)
+    return float(far.any(-1).sum() / relevant.any(-1).sum())
+
+
+def _score(result: ProbeResult, test: str = "") -> float:
+    return result.tests[test].score
+
+
+# Values of a measurement of a probe, at the length of training, or at two or four times this length.
+VALUES: dict[str, Callable[[ProbeResult, str], float]] = {
+    "score": lambda result, probe: _score(result),
+    "score_x2": lambda result, probe: _score(result, "x2"),
+    "errors": lambda result, probe: 1 - _score(result),
+    "remaining": lambda result, probe: _score(result, "x2") / max(_score(result), 1e-9),
+    "first_token": lambda result, probe: _share(result, "first"),
+    "first_over_uniform": lambda result, probe: (
+        _share(result, "first") / uniform_first(PROBES[probe].build_task().lengths[-1])
+    ),
+    "irrelevant": lambda result, probe: 1 - _share(result, "relevant"),
+    "entropy_growth": lambda result, probe: _share(result, "entropy", "x4") / max(_share(result, "entropy"), 1e-9),
+    "beyond_14": lambda result, probe: _beyond(probe, 14),
 }
 # Differences that combine several measurements in another way.
-DIFFERENCES = {"width_effect": _width_effect, "best_above_mean": _best_above_mean}
+DIFFERENCES = {"best_above_mean": _best_above_mean}
 
 
 _FILE = files("regard_lab.cards") / "claims.toml"
@@ -147,27 +194,40 @@ def claims_of(mechanism: str) -> list[Claim]:
     return [claim for claim in CLAIMS if mechanism in claim.mechanisms]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ClaimResult:
     """The outcome of a claim's experiment."""
 
     claim: Claim
-    interval: Interval  # Mean difference over seeds, with an interval that holds for all claims at once
-    seeds: int
+    interval: Interval  # Median difference over seeds, with an interval that holds for all claims at once
+    seeds: int  # Number of differences
+    least_seeds: int  # Number of differences from which the interval has ends
+    unmet: str  # The condition that does not hold, with the measured value; empty if all hold
 
     @property
     def verdict(self) -> Verdict:
         """The verdict; see the module."""
-        if self.seeds < 2:
-            return "unknown with one seed"
+        if self.unmet:
+            return "cannot be tested here"
+        if self.interval.low is None:
+            return "too few seeds"
         if not self.interval.excludes_zero:
             return "not seen at this size"
         return "reproduced" if (self.interval.value > 0) == (self.claim.expected == "above 0") else "contradicted"
 
+    def describe(self) -> str:
+        """Return the verdict with its reason, if the claim was not tested."""
+        too_few = f": {self.least_seeds} differences are needed, {self.seeds} measured"
+        reason = {"cannot be tested here": f": {self.unmet}", "too few seeds": too_few}
+        return self.verdict + reason.get(self.verdict, "")
+
     @property
     def smallest(self) -> float | None:
+        """Smallest median in the expected direction whose interval would exclude zero, with the same spread."""
         low, high = self.interval.low, self.interval.high
-        return None if low is None or high is None else (high - low) / 2
+        if low is None or high is None:
+            return None
+        return self.interval.value - low if self.claim.expected == "above 0" else high - self.interval.value
 
 
 def evaluate_claims(results: Results, claims: Sequence[Claim], *, of: int) -> list[ClaimResult]:
@@ -176,7 +236,9 @@ def evaluate_claims(results: Results, claims: Sequence[Claim], *, of: int) -> li
     outcomes = []
     for claim in claims:
         values = claim.difference(results)
-        outcomes.append(ClaimResult(claim=claim, interval=paired_interval(values, level), seeds=len(values)))
+        interval, least = median_interval(values, level), smallest_sample(level)
+        unmet = claim.unmet(results)
+        outcomes.append(ClaimResult(claim, interval, len(values), least, unmet))
     return outcomes
 
 
@@ -260,7 +322,7 @@ class TestRow:
     score: Interval  # Mean score of the mechanism, with the range of the seeds
     softmax: Interval  # Mean score of softmax, with the range of the seeds
     difference: Interval
-    """Mean of the differences by seed, with an interval that holds for all tests of the card at once."""
+    """Median of the differences by seed, with an interval that holds for all tests of the card at once."""
 
     @property
     def shown(self) -> bool:
@@ -305,7 +367,7 @@ def measure_cards(
     names = [Mechanism.parse(mechanism).text for mechanism in mechanisms]
     # Softmax is first, because all cards need it.
     pairs = [(name, probe) for name in (BASELINE, *names) for probe in card_probes()]
-    pairs += [pair for name in names for claim in claims_of(name) for pair in claim.needs]
+    pairs += [pair for name in names for claim in claims_of(name) for pair in claim.measurements]
     results = measure_cells(pairs, seeds, savepath, steps=steps, on=on)
     return [_make_card(name, results, seeds, steps, measure_cost(name, savepath)) for name in names]
 
@@ -316,7 +378,7 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
     rows = []
     for probe, test in tests:
         own, softmax = ([result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE))
-        difference = paired_interval([one - other for one, other in zip(own, softmax, strict=True)], level)
+        difference = median_interval([one - other for one, other in zip(own, softmax, strict=True)], level)
         rows.append(TestRow(f"{probe} {test}".strip(), seed_range(own), seed_range(softmax), difference))
     shares = [_shares(probe, mechanism, results) for probe in card_probes()]
     claims = evaluate_claims(results, claims_of(mechanism), of=len(CLAIMS))
@@ -360,19 +422,27 @@ def interval_text(interval: Interval, form: Callable[[float], str] = points) -> 
 signed_points = partial(points, signed=True)
 
 
+def difference_note(card: Card) -> str:
+    """Return what the intervals of the differences say, or that the seeds are too few."""
+    least = smallest_sample(1 - (1 - LEVEL) / len(card.rows))
+    if card.seeds < least:
+        return f"Differences have no interval that holds for {len(card.rows)} tests: {least} seeds are needed."
+    return "The interval of the median difference (sign test) holds for every distribution, and says nothing of means."
+
+
 def card_tables(card: Card, *, claims: bool = True) -> Group:
     scores = _table(
         f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
         f"variance), mean (range of the seeds)",
         *("probe", card.mechanism, "softmax"),
-        f"difference (intervals hold for all {len(card.rows)} at once)",
+        f"median difference (intervals hold for all {len(card.rows)} at once)",
         "",
     )
     for row in card.rows:
         shown = ("higher" if row.difference.value > 0 else "lower") if row.shown else ""
         values = interval_text(row.score), interval_text(row.softmax)
         scores.add_row(row.test, *values, interval_text(row.difference, signed_points), shown)
-    scores.caption, scores.caption_justify = describe_range(card.seeds), "left"
+    scores.caption, scores.caption_justify = f"{describe_range(card.seeds)} {difference_note(card)}", "left"
     if position := Mechanism.parse(card.mechanism).position:
         scores.caption += f"\n{position} replaces the learned positions that softmax has"
     how = "" if card.normalized else "; rows do not sum to 1, so shares are of the absolute weights"
@@ -404,11 +474,11 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
 
 
 def claim_table(cards: Sequence[Card]) -> Table:
-    table = _table("Claims of papers", "claim", "source", "expected", "difference", "smallest to see", "verdict")
+    table = _table("Claims of papers", "claim", "source", "expected", "median difference", "smallest to see", "verdict")
     for result in all_claims(cards):
         claim = result.claim
         numbers = interval_text(result.interval, signed), smallest_text(result)
-        table.add_row(f"{claim.name}: {claim.measured}", claim.source, claim.expected, *numbers, result.verdict)
+        table.add_row(f"{claim.name}: {claim.measured}", claim.source, claim.expected, *numbers, result.describe())
     return table
 
 
@@ -423,7 +493,7 @@ def smallest_text(result: ClaimResult) -> str:
 def overview_table(cards: Sequence[Card]) -> Table:
     """Return one row for each mechanism: the difference to softmax in each test."""
     table = _table(
-        "Correct outputs minus softmax, in percentage points; *: the interval excludes zero",
+        "Correct outputs minus softmax, in percentage points, median over seeds; *: the interval excludes zero",
         "mechanism",
         *(row.test for row in cards[0].rows),
     )
@@ -450,6 +520,7 @@ def card_json(card: Card) -> dict[str, Any]:
             "smallest": result.smallest,
             "seeds": result.seeds,
             "verdict": result.verdict,
+            "unmet": result.unmet,
         }
         for result in card.claims
     ]

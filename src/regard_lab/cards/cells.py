@@ -59,6 +59,15 @@ class HeadShares:
     total: list[list[float]]  # Sum of the absolute weights of a row, in rows with an output: 1 for softmax
 
 
+def uniform_first(length: int) -> float:
+    """Return the share on the first token of uniform attention, in the second half of a sequence of `length` tokens.
+
+    >>> uniform_first(2)
+    0.5
+    """
+    return statistics.fmean(1 / (row + 1) for row in range(int(FIRST_ROW * length), length))
+
+
 def average_heads(heads: Sequence[Sequence[float]]) -> float:
     return statistics.fmean(value for layer in heads for value in layer)
 

@@ -20,6 +20,7 @@ from regard.arguments import Limits
 from regard.errors import InputError, check_range
 from regard.io import json_digest
 from regard.models.decoder_only import DecoderOnlyConfig
+from regard.streams import make_generator
 from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.language_tasks import (
@@ -178,6 +179,44 @@ class HelpText(NextTokenTask):
         return windows[:, :-1], windows[:, 1:]
 
 
+@dataclass(frozen=True, kw_only=True)
+class BackcopyConfig(TaskOptions):
+    """Size of the task."""
+
+    max_len: Annotated[int, Limits(2, 10_000)] = 32  # Number of tokens in a sequence
+    vocab_size: Annotated[int, Limits(2, 26)] = 16  # Number of different letters after the first token
+    triggers: int = 3  # Number of letters after which the letter before them is repeated
+
+
+class Backcopy(NextTokenTask):
+    """A first token that is always the same, then a random walk over letters in which each letter has likely
+    successors. After a trigger letter, the letter before the trigger follows: "^CAC" if A is a trigger (Guo et al.
+    2024, "Active-Dormant Attention Heads", section 2). A head that copies has nothing to do at other letters."""
+
+    name = "backcopy"
+    summary = "a random walk over letters; after some letters, the letter before them"
+    config_class = BackcopyConfig
+
+    def __init__(self, config: BackcopyConfig | None = None) -> None:
+        super().__init__(config)
+        self.vocabulary = "^" + string.ascii_uppercase[: self.config.vocab_size]
+        generator = make_generator(0, "card/backcopy/walk")
+        size = self.config.vocab_size
+        self.chances = torch.softmax(2 * torch.randn(size, size, generator=generator), 1)
+
+    def draw_with_targets(
+        self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        del unseen  # training draws a negligible fraction of all sequences
+        letters = [torch.randint(self.config.vocab_size, (len(lengths),), generator=generator)]
+        for _ in range(int(lengths.max()) - 1):
+            following = torch.multinomial(self.chances[letters[-1]], 1, generator=generator)[:, 0]
+            copied = letters[-1] < self.config.triggers
+            letters.append(torch.where(copied, letters[-2], following) if len(letters) > 1 else following)
+        walk = 1 + torch.stack(letters, 1)
+        return torch.cat([torch.zeros_like(walk[:, :1]), walk[:, :-1]], 1), walk
+
+
 @cache
 def help_text() -> str:
     """Return Python's help topics, joined in alphabetical order."""
@@ -252,6 +291,9 @@ INDUCTION = InductionTaskConfig(max_len=20, repeated=7, vocab_size=13)
 LETTERS = LettersConfig()
 SORTED = LettersConfig(test_letters=LETTERS.letters)
 LENGTHS = {"": 24, "x2": 48, "x4": 96}
+SHORT = LettersConfig(letters=6, test_letters=12)
+SHORT_LENGTHS = {"": 12, "x2": 24}
+MQAR2 = MqarTaskConfig(max_len=12, pairs=2, vocab_size=16)
 MQAR4 = MqarTaskConfig(max_len=20, pairs=4, vocab_size=16)
 MQAR8 = MqarTaskConfig(max_len=32, pairs=8, vocab_size=16)
 
@@ -303,17 +345,40 @@ PROBES = {  # The probes by name
             layers=1,
             extra=True,
         ),
-        *(
-            CardProbe(
-                f"mqar{config.pairs}_width{width}",
-                f"recall the values of {config.pairs} keys at width {width}, 1000 steps",
-                *(Mqar, config, 1000),
-                hidden=width,
-                inner=2 * width,
-                extra=True,
-            )
-            for config in (MQAR4, MQAR8)
-            for width in (16, 32)
+        # Settings in which the preconditions of claims hold that do not hold in the probes of every card.
+        CardProbe(
+            "induction_far",
+            "induction with 26 tokens, 7 to 19 steps after the first occurrence",
+            *(Induction, InductionTaskConfig(max_len=26, repeated=7, vocab_size=19), 1500),
+            lr=0.006,
+            inner=0,
+            extra=True,
+        ),
+        CardProbe(
+            "copy6", "repeat 2 to 6 letters; x2: 12 letters", CopyLetters, SHORT, 1000, tests=SHORT_LENGTHS, extra=True
+        ),
+        CardProbe(
+            "reverse6",
+            "repeat 2 to 6 letters from last to first; x2: 12 letters",
+            *(ReverseLetters, SHORT, 1000),
+            tests=SHORT_LENGTHS,
+            extra=True,
+        ),
+        CardProbe("mqar2", "recall the values of 2 keys (12 tokens)", Mqar, MQAR2, 800, extra=True),
+        CardProbe(
+            "mqar2_width16",
+            "recall the values of 2 keys at width 16",
+            *(Mqar, MQAR2, 800),
+            hidden=16,
+            inner=32,
+            extra=True,
+        ),
+        CardProbe(
+            "backcopy",
+            "a random walk over letters that repeats the letter before some letters, with one layer",
+            *(Backcopy, BackcopyConfig(), 700),
+            layers=1,
+            extra=True,
         ),
     )
 }
