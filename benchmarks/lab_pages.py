@@ -70,12 +70,13 @@ def write_cards(cards: Sequence[Card], path: str | Path) -> list[Path]:
         steps_note(cards[0]),
         f"![Differences to softmax]({PICTURE})",
         "## Correct outputs minus softmax, in percentage points",
-        f"Median over seeds. \\*: the interval of the median difference (sign test) excludes zero, for all {len(tests)} "
-        f"tests of a mechanism at once. {difference_note(cards[0])}",
+        f"Median over seeds. \\*: the interval of the median difference (sign test) excludes zero, for all "
+        f"{len(tests)} tests of a mechanism at once. {difference_note(cards[0])}",
         markdown_table(["mechanism", *tests], scores),
         "## Claims of papers",
         "Median differences; intervals (sign test) hold for all claims at once and for every distribution. *Smallest* "
-        "is the smallest median whose interval would exclude zero. Shares of weight use absolute weights, divided by their sum.",
+        "is the smallest median whose interval would exclude zero. Shares of weight use absolute "
+        "weights, divided by their sum.",
         markdown_table(["claim", "measured", "difference", "smallest", "verdict"], claims),
         "## Cost of a training step (text, one thread)",
         markdown_table(

@@ -170,6 +170,7 @@ VALUES: dict[str, Callable[[ProbeResult, str], float]] = {
     "errors": lambda result, probe: 1 - _score(result),
     "remaining": lambda result, probe: _score(result, "x2") / max(_score(result), 1e-9),
     "first_token": lambda result, probe: _share(result, "first"),
+    "first_weight": lambda result, probe: _share(result, "first_weight"),
     "first_over_uniform": lambda result, probe: (
         _share(result, "first") / uniform_first(PROBES[probe].build_task().lengths[-1])
     ),

@@ -57,6 +57,9 @@ class HeadShares:
     first: list[list[float]]  # Share of the absolute weight on the first token, in the second half of each sequence
     entropy: list[list[float]]  # Entropy of the shares in nats, in rows with an output
     total: list[list[float]]  # Sum of the absolute weights of a row, in rows with an output: 1 for softmax
+    first_weight: list[list[float]] | None = None
+    """Absolute weight on the first token where `first` is measured, not divided by the sum of the row; None in
+    results that were stored by earlier versions."""
 
 
 def uniform_first(length: int) -> float:
@@ -80,7 +83,7 @@ def measure_shares(model: DecoderOnly, task: TokenTask, batch: TokenBatch) -> tu
     rows = batch.is_output if relevant is None else batch.is_output & relevant.any(-1)
     late = torch.zeros_like(rows)
     late[:, int(FIRST_ROW * rows.shape[1]) :] = True
-    on_relevant, first, entropy, total = [], [], [], []
+    on_relevant, first, entropy, total, first_weight = [], [], [], [], []
     for name in model.cross_layers:
         weights = records[name].weights.double().abs()
         sums = weights.sum(-1)
@@ -89,10 +92,15 @@ def measure_shares(model: DecoderOnly, task: TokenTask, batch: TokenBatch) -> tu
         if relevant is not None:
             on_relevant.append(_mean((shares * relevant.unsqueeze(1)).sum(-1), rows, kept))
         first.append(_mean(shares[..., 0], late, kept))
+        first_weight.append(_mean(weights[..., 0], late, torch.ones_like(kept)))
         entropy.append(_mean(torch.special.entr(shares).sum(-1), rows, kept))
         total.append(_mean(sums, rows, torch.ones_like(kept)))
     return logits, HeadShares(
-        relevant=on_relevant if relevant is not None else None, first=first, entropy=entropy, total=total
+        relevant=on_relevant if relevant is not None else None,
+        first=first,
+        entropy=entropy,
+        total=total,
+        first_weight=first_weight,
     )
 
 

@@ -81,24 +81,26 @@ def test_shares_are_the_means_over_rows_of_each_head(mechanism: str) -> None:
     for layer, name in enumerate(model.cross_layers):
         weights = records[name].weights.double().abs()
         for head in range(weights.shape[1]):
-            first, on_relevant, entropy, total = [], [], [], []
+            first, on_relevant, entropy, total, first_weight = [], [], [], [], []
             for sample in range(len(batch.inputs)):
                 for row in range(length):
                     values = weights[sample, head, row].tolist()
                     parts = [value / sum(values) for value in values]
                     if row >= int(FIRST_ROW * length):
                         first.append(parts[0])
+                        first_weight.append(values[0])
                     if batch.is_output[sample, row] and relevant[sample, row].any():
                         on_relevant.append(
                             sum(part for part, known in zip(parts, relevant[sample, row], strict=True) if known)
                         )
                         entropy.append(-sum(part * math.log(part) for part in parts if part > 0))
                         total.append(sum(values))
-            assert shares.relevant is not None
+            assert shares.relevant is not None and shares.first_weight is not None
             for measured, expected in (
                 (shares.first, first),
                 (shares.relevant, on_relevant),
                 (shares.entropy, entropy),
                 (shares.total, total),
+                (shares.first_weight, first_weight),
             ):
                 assert measured[layer][head] == pytest.approx(sum(expected) / len(expected), abs=2e-6)

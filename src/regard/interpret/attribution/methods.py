@@ -31,6 +31,7 @@ from regard.interpret.attribution.trial import (
 from regard.libraries import import_library, library_errors
 from regard.plugins import import_plugin
 from regard.result import Result, plain_table
+from regard.statistics import auroc
 from regard.viz.attention_map import AttentionMap
 from regard.viz.subject import Subject, check_subject
 
@@ -249,6 +250,8 @@ def attribute(
         for prepared in _inputs(subject, input, level, seed)
     ]
     scores = [run_method(chosen.functions[level], trial) for trial in trials]
+    if level == "inputs":
+        trials[0].remarks += _misleading(chosen.name, scores[0], trials[0].probe.relevant)
     first = trials[0]
     shown = subject.look(first.input)
     name = shown.input if len(trials) == 1 else f"mean over {len(trials)} inputs"
@@ -267,6 +270,23 @@ def attribute(
         left_out={name: reason for trial in trials for name, reason in trial.left_out.items()},
         remarks=list(dict.fromkeys(remark for trial in trials for remark in trial.remarks)),
     )
+
+
+ZERO_BASELINES = ("gradient_x_input", "integrated_gradients", "ablation_zero", "captum:")
+"""Methods that compare an input with a zero embedding, which no input has."""
+
+
+def _misleading(method: str, scores: np.ndarray, relevant: np.ndarray | None) -> list[str]:
+    """Return a warning if scores (S, Tk) rank the relevant inputs (S, Tk) worse than chance, or could do so."""
+    zero = method.startswith(ZERO_BASELINES) and method != "integrated_gradients_mean"
+    way_out = " It compares with a zero embedding, which no input has: choose other_tokens." if zero else ""
+    if relevant is None:
+        return [f"{method} can rank worse than chance; the relevant inputs are not known.{way_out}"] if zero else []
+    areas = [auroc(row[: len(truth)], truth) for row, truth in zip(scores, relevant, strict=False)]
+    known = [area for area in areas if area is not None]
+    if not known or np.mean(known) >= 0.5:
+        return []
+    return [f"Worse than chance here: an AUROC of {np.mean(known):.2f} for the relevant inputs.{way_out}"]
 
 
 def find_method(method: str | MethodFunction, level: Level) -> Method:
