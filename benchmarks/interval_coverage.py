@@ -57,7 +57,7 @@ def rows(repetitions: int) -> Iterator[tuple[str, int, int, list[float | None]]]
         yield name, seeds, tests, [None if None in outcome else float(np.mean(outcome)) for outcome in held]
 
 
-def table(repetitions: int = 2000) -> list[list[str]]:
+def table(repetitions: int = 400) -> list[list[str]]:
     lines = []
     for name, seeds, tests, shares in rows(repetitions):
         said = f"{100 * (1 - (1 - LEVEL) / tests):.1f}"

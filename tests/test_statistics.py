@@ -69,13 +69,13 @@ def test_students_intervals_cover_for_values_that_vary_normally(seeds: int) -> N
 @pytest.mark.slow
 def test_intervals_from_ranks_cover_as_often_as_they_say() -> None:
     """For every distribution of the table in docs/dev/claims.md, whose Student's intervals do not, and the table is
-    the output of the program, within two points of 400 instead of 2,000 repetitions."""
+    the output of the program within a point, for sums in another order."""
     page = (Path(__file__).parent.parent / "docs" / "dev" / "claims.md").read_text(encoding="utf-8")
-    printed = interval_coverage.table(400)
+    printed = interval_coverage.table()
     for name, seeds, said, *shares in printed:
         (line,) = re.findall(rf"^\| {name} \| {seeds} \| {said} \| (.*) \|$", page, re.MULTILINE)
         for share, shown in zip(shares, line.split(" | "), strict=True):
-            assert share == shown == "none" or abs(float(share) - float(shown)) <= 5.5, (name, seeds, said)
+            assert share == shown == "none" or abs(float(share) - float(shown)) <= 1.0, (name, seeds, said)
         for share in (shares[0], shares[1]):
             assert share == "none" or float(share) >= float(said) - 2.5, (name, seeds, said)
     assert min(float(row[-1]) for row in printed if row[-1] != "none") < 70

@@ -308,3 +308,18 @@ def test_bad_arguments_are_refused(run_of: RunOf, options: dict[str, Any], messa
     with pytest.raises(InputError, match=message) as caught:
         regard.attribute(run_of("query"), **({"input": "BCCCBAABACCCA"} | options))
     assert "\n" not in str(caught.value)
+
+
+def test_a_ranking_worse_than_chance_has_a_warning(trained: regard.AnswerRun) -> None:
+    """The relevant inputs have the smallest scores, then the largest."""
+
+    def inverted(trial: Trial[Any]) -> np.ndarray:
+        return 1.0 - np.asarray(trial.probe.relevant, dtype=float)
+
+    def right(trial: Trial[Any]) -> np.ndarray:
+        return np.asarray(trial.probe.relevant, dtype=float)
+
+    assert "Worse than chance here: an AUROC of 0.00" in str(
+        regard.attribute(trained, "BCCCBAABACCCA", method=inverted)
+    )
+    assert "Worse than chance" not in str(regard.attribute(trained, "BCCCBAABACCCA", method=right))
