@@ -33,6 +33,7 @@ GROUPS = {
     "explain": {
         "explain": ("regard.cli.explain", "compute an attention weight step by step"),
         "examine": ("regard.cli.explain", "test whether attention is meaningful"),
+        "circuit": ("regard.cli.explain", "score edges, and measure the faithfulness of circuits"),
         "timeline": ("regard.cli.explain", "follow the roles of heads through training"),
     },
     "compare": {
