@@ -128,9 +128,9 @@ def run_examine(argv: list[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitFlags:
-    """Score the edges between the parts of a model, or search a circuit, and measure its faithfulness over its size: CPR
-    and CMD, as in MIB (Mueller et al. 2025). The model runs on pairs of a clean and a corrupted input of equal length;
-    by default, pairs are drawn. RUN: a task's name, or the folder of a run."""
+    """Score the edges between the parts of a model, or search a circuit, and measure its faithfulness over its size:
+    CPR and CMD, as in MIB (Mueller et al. 2025). The model runs on pairs of a clean and a corrupted input of equal
+    length; by default, pairs are drawn. RUN: a task's name, or the folder of a run."""
 
     method: str = "eap_ig"
     """eap_ig, eap, edge_patching (exact and slow), or acdc (slower), which also decides which edges are kept."""

@@ -501,7 +501,7 @@ def faithfulness(
             return (value - corrupted) / (clean - corrupted)
 
         counts = [int(share * len(edges)) for share in SHARES]
-        with counting_bar("faithfulness, circuits", 0, 2 * len(SHARES), show=progress) as advance:
+        with counting_bar("faithfulness, circuits", 0, 2 * len(SHARES), show=progress, every=5) as advance:
             orders = [sorted(edges, key=lambda edge: -key(values[edge])) for key in (float, abs)]
             curves = [[faithful(order[:most]) for most in counts] for order in orders]
             kept = {own(edge) for edge in scores.kept} if isinstance(scores, Circuit) else set(edges)
