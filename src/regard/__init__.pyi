@@ -40,7 +40,7 @@ from regard.interpret.alignment import (
 )
 from regard.interpret.attribution.methods import Attribution as Attribution, attribute as attribute
 from regard.interpret.circuits import (
-    Circuit as Circuit,
+    CircuitScores as CircuitScores,
     Faithfulness as Faithfulness,
     faithfulness as faithfulness,
     find_circuit as find_circuit,

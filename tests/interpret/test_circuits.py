@@ -162,7 +162,7 @@ def test_files_have_the_form_of_mib(tmp_path: Path) -> None:
     assert list(content["nodes"]) == nodes and content["nodes"]["logits"] == {"in_graph": True}
     heads = {f"{s}->a1.h1<{k}>" for s in nodes[:4] for k in "qkv"}
     assert heads | {"input->m0", "a1.h0->m1", "m1->logits"} < content["edges"].keys() and len(content["edges"]) == 46
-    read = regard.Circuit.read(first)
+    read = regard.CircuitScores.read(first)
     read.write(second)
     assert first.read_bytes() == second.read_bytes()
     own, other = (regard.faithfulness(run, each, [TEXTS["decoder"]]) for each in (circuit, read))
@@ -179,7 +179,7 @@ def test_edges_of_interpbench_are_read(tmp_path: Path) -> None:
     ]  # fmt: skip
     path = tmp_path / "edges.json"
     path.write_text(json.dumps(hooks))
-    circuit = regard.Circuit.read(path)
+    circuit = regard.CircuitScores.read(path)
     assert circuit.kept == {("a1.h1", "logits"), ("input", "m0"), ("m0", "a1.h1<v>")}
     assert circuit.remarks == ["left out: 2 edges inside heads or from positions, which are no senders"]
     result = regard.faithfulness(language_run(tmp_path), circuit, [TEXTS["decoder"]])
@@ -195,7 +195,7 @@ def test_edges_of_interpbench_are_read(tmp_path: Path) -> None:
         if content is not None:
             (tmp_path / name).write_text(content)
         with pytest.raises(InputError, match=message) as caught:
-            regard.Circuit.read(tmp_path / name)
+            regard.CircuitScores.read(tmp_path / name)
         assert "\n" not in str(caught.value)
 
 

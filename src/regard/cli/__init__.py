@@ -68,8 +68,7 @@ Train attention models, and test whether attention explains their answers.
 
 {groups}
 
-`regard COMMAND --help` lists the flags of a command. An example:
-  regard train signal2 && regard test signal2
+Flags: regard COMMAND --help. Example: regard train signal2; regard test signal2
 """
 
 

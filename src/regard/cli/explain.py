@@ -9,7 +9,7 @@ from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_width, resumable, say_saved
 from regard.errors import InputError, check_range
-from regard.interpret.circuits import PAIRS, THRESHOLD as EFFECT, Circuit, Loss, faithfulness, find_circuit
+from regard.interpret.circuits import PAIRS, THRESHOLD as EFFECT, CircuitScores, Loss, faithfulness, find_circuit
 from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD
 from regard.interpret.why import DEPTH, why
 from regard.io import check_writable, write_json
@@ -165,7 +165,7 @@ def run_circuit(argv: list[str]) -> None:
     if flags.answers is not None and flags.clean is None:
         raise InputError("--answers are those of one pair of inputs: give --clean and --corrupted, too")
     check_range("pairs", flags.pairs, 1, 10**5)
-    given = Circuit.read(flags.scores) if flags.scores is not None else None
+    given = CircuitScores.read(flags.scores) if flags.scores is not None else None
     run = flags.storage.load(name)
     pairs = flags.pairs if flags.clean is None else [(flags.clean, flags.corrupted)]
     options = {"pairs": pairs, "answers": flags.answers, "seed": flags.seed, "progress": True}

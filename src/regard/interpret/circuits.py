@@ -246,7 +246,7 @@ class _File:
 
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Circuit(Result):
+class CircuitScores(Result):
     """Scores of the edges of a model, and the edges of a circuit."""
 
     method: str
@@ -263,7 +263,7 @@ class Circuit(Result):
     remarks: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: str | Path) -> "Circuit":
+    def read(cls, path: str | Path) -> "CircuitScores":
         """Read a circuit: JSON of MIB and EAP-IG, or a list of InterpBench's edges. Raises `InputError` for a pickle,
         and for a circuit of single neurons."""
         path = Path(path)
@@ -281,7 +281,7 @@ class Circuit(Result):
         return cls(method=path.name, scores=scores, kept=kept, config=content.cfg, nodes=content.nodes)
 
     @classmethod
-    def _of_hooks(cls, path: Path, hooks: Sequence[Edge]) -> "Circuit":
+    def _of_hooks(cls, path: Path, hooks: Sequence[Edge]) -> "CircuitScores":
         edges: dict[Edge, float] = {}
         for pair in hooks:
             matches = [HOOK.fullmatch(hook) for hook in pair]
@@ -337,7 +337,7 @@ def find_circuit(
     step: int | None = None,
     seed: int = 0,
     progress: bool = False,
-) -> Circuit:
+) -> CircuitScores:
     """Score the edges of a model by their effect on a metric, averaged over pairs of inputs, or search with ACDC.
 
     `pairs`: (clean, corrupted) inputs, or (clean, corrupted, answers); a number: drawn by `seed`. `method`: eap_ig,
@@ -373,7 +373,7 @@ def find_circuit(
     heads = list(graph.components.heads.values())
     size = {"n_layers": len(heads), "n_heads": heads[0].heads, "parallel_attn_mlp": is_parallel(graph)}
     remark = "MIB has no names for this model: files keep Regard's names, and EAP-IG cannot read them"
-    return Circuit(
+    return CircuitScores(
         method=method,
         scores=scores,
         kept=kept,
@@ -455,7 +455,7 @@ class Faithfulness(Result):
 @public
 def faithfulness(
     subject: Subject[Any],
-    scores: Circuit | Mapping[Any, float] | Collection[Any],
+    scores: CircuitScores | Mapping[Any, float] | Collection[Any],
     pairs: Pairs = PAIRS,
     *,
     answers: tuple[str, str] | None = None,
@@ -487,7 +487,7 @@ def faithfulness(
                 raise InputError(f"{subject.name} has no edge {'->'.join(map(str, pair))}: give edges of this model")
             return name
 
-        given: Any = scores.scores or scores.kept if isinstance(scores, Circuit) else scores
+        given: Any = scores.scores or scores.kept if isinstance(scores, CircuitScores) else scores
         given = given if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
         values = {**all_edges, **{own(edge): score for edge, score in given.items()}}
         clean = sum(float(pair.metric(pair.clean.logits)) for pair in compared) / count
@@ -504,10 +504,10 @@ def faithfulness(
         with counting_bar("faithfulness, circuits", 0, 2 * len(SHARES), show=progress, every=5) as advance:
             orders = [sorted(edges, key=lambda edge: -key(values[edge])) for key in (float, abs)]
             curves = [[faithful(order[:most]) for most in counts] for order in orders]
-            kept = {own(edge) for edge in scores.kept} if isinstance(scores, Circuit) else set(edges)
+            kept = {own(edge) for edge in scores.kept} if isinstance(scores, CircuitScores) else set(edges)
             own_faithfulness = faithful(kept) if len(kept) < len(edges) else None
     return Faithfulness(
-        method=scores.method if isinstance(scores, Circuit) else "given scores",
+        method=scores.method if isinstance(scores, CircuitScores) else "given scores",
         pairs=count,
         edges=len(edges),
         shares=list(SHARES),
@@ -519,7 +519,7 @@ def faithfulness(
         cmd=area([abs(1 - value) for value in curves[1]]),
         kept=None if own_faithfulness is None else len(kept),
         kept_faithfulness=own_faithfulness,
-        remarks=scores.remarks if isinstance(scores, Circuit) else [],
+        remarks=scores.remarks if isinstance(scores, CircuitScores) else [],
     )
 
 
