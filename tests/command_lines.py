@@ -19,6 +19,7 @@ LINES: dict[str, list[list[str]]] = {
         ["look", "bert-base-uncased", "--text", "a", "--json", "c.json"],
     ],
     "examine": [["examine", "counting", "--samples", "20"]],
+    "circuit": [["circuit", "induction", "--pairs", "2"]],
     "timeline": [["timeline", "counting", "--samples", "20"]],
     "generate": [["generate", "induction", "ABCAB"]],
     "explain": [["explain", "counting"]],

@@ -36,6 +36,7 @@ MODULES = {
     "regard.fast.memory": "keep_memory",
     "regard.interpret.alignment": "Agreement AligningHeads Alignment AlignmentChoice KeptHeads RelevanceShare",
     "regard.interpret.attribution.methods": "attribute Attribution",
+    "regard.interpret.circuits": "CircuitScores Faithfulness faithfulness find_circuit",
     "regard.interpret.composition": "composition Composition",
     "regard.interpret.estimates": "Estimate",
     "regard.interpret.examination": "Examination examine HeadFindings",

@@ -39,6 +39,12 @@ from regard.interpret.alignment import (
     RelevanceShare as RelevanceShare,
 )
 from regard.interpret.attribution.methods import Attribution as Attribution, attribute as attribute
+from regard.interpret.circuits import (
+    CircuitScores as CircuitScores,
+    Faithfulness as Faithfulness,
+    faithfulness as faithfulness,
+    find_circuit as find_circuit,
+)
 from regard.interpret.composition import Composition as Composition, composition as composition
 from regard.interpret.estimates import Estimate as Estimate
 from regard.interpret.examination import Examination as Examination, HeadFindings as HeadFindings, examine as examine

@@ -20,6 +20,7 @@ COMMANDS = [
     ["explain", "induction"],
     ["explain", "induction", "--why"],
     ["examine", "induction", "--samples", "20"],
+    ["circuit", "induction", "--pairs", "1", "--method", "eap"],
     ["timeline", "induction", "--samples", "10"],
     ["prune", "induction", "--heads", "1", "--overwrite"],
     ["tasks"],

@@ -33,6 +33,7 @@ GROUPS = {
     "explain": {
         "explain": ("regard.cli.explain", "compute an attention weight step by step"),
         "examine": ("regard.cli.explain", "test whether attention is meaningful"),
+        "circuit": ("regard.cli.explain", "score edges, and measure the faithfulness of circuits"),
         "timeline": ("regard.cli.explain", "follow the roles of heads through training"),
     },
     "compare": {
@@ -67,8 +68,7 @@ Train attention models, and test whether attention explains their answers.
 
 {groups}
 
-`regard COMMAND --help` lists the flags of a command. An example:
-  regard train signal2 && regard test signal2
+Flags: regard COMMAND --help. Example: regard train signal2; regard test signal2
 """
 
 

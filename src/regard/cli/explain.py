@@ -1,4 +1,4 @@
-"""Commands that explain and test attention: `regard explain`, `regard examine` and `regard timeline`."""
+"""Commands that explain and test attention: `regard explain`, `examine`, `circuit` and `timeline`."""
 
 import sys
 from dataclasses import dataclass, field
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_width, resumable, say_saved
-from regard.errors import InputError
+from regard.errors import InputError, check_range
+from regard.interpret.circuits import PAIRS, THRESHOLD as EFFECT, CircuitScores, Loss, faithfulness, find_circuit
 from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD
 from regard.interpret.why import DEPTH, why
 from regard.io import check_writable, write_json
@@ -123,6 +124,63 @@ def run_examine(argv: list[str]) -> None:
         saved.append(result.to_html(flags.html, **links))
     sys.stdout.write("\n")
     say_saved(*saved)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitFlags:
+    """Score the edges between the parts of a model, or search a circuit, and measure its faithfulness over its size:
+    CPR and CMD, as in MIB (Mueller et al. 2025). The model runs on pairs of a clean and a corrupted input of equal
+    length; by default, pairs are drawn. RUN: a task's name, or the folder of a run."""
+
+    method: str = "eap_ig"
+    """eap_ig, eap, edge_patching (exact and slow), or acdc (slower), which also decides which edges are kept."""
+    scores: Path | None = None
+    """Measure this file instead: JSON of MIB and EAP-IG, or a list of InterpBench's edges."""
+    threshold: float = EFFECT
+    """With --method acdc: smallest increase of the loss for which an edge is kept (above 0)."""
+    loss: Loss = "kl"
+    """With --method acdc: kl (divergence from the prediction of the model) or difference (of the logits of answers)."""
+    clean: str | None = None
+    """Clean input. Default: drawn pairs."""
+    corrupted: str | None = None
+    """Corrupted input, with as many tokens."""
+    answers: tuple[str, str] | None = None
+    """Answers to the clean and to the corrupted input, whose logits are compared. Default: those of the model."""
+    pairs: int = PAIRS
+    """Number of drawn pairs (1 or more)."""
+    write: Path | None = None
+    """Write the circuit to this file, in the form of MIB and EAP-IG."""
+    json: Path | None = None
+    """Write all numbers to this JSON file."""
+    seed: int = 0
+    """Random seed of the drawn pairs (0 or more)."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run_circuit(argv: list[str]) -> None:
+    [name], flags = read_command(CircuitFlags, argv, "regard circuit RUN", example="induction")
+    check_writable(flags.write, flags.json)
+    if (flags.clean is None) != (flags.corrupted is None):
+        raise InputError("--clean and --corrupted are one pair of inputs: give both, or none")
+    if flags.answers is not None and flags.clean is None:
+        raise InputError("--answers are those of one pair of inputs: give --clean and --corrupted, too")
+    check_range("pairs", flags.pairs, 1, 10**5)
+    given = CircuitScores.read(flags.scores) if flags.scores is not None else None
+    run = flags.storage.load(name)
+    pairs = flags.pairs if flags.clean is None else [(flags.clean, flags.corrupted)]
+    options = {"pairs": pairs, "answers": flags.answers, "seed": flags.seed, "progress": True}
+    search = {"method": flags.method, "threshold": flags.threshold, "loss": flags.loss}
+    circuit = find_circuit(run, **options, **search) if given is None else given  # type: ignore[arg-type]
+    result = faithfulness(run, circuit, **options)  # type: ignore[arg-type]
+    print_table(circuit.table(), 80)
+    sys.stdout.write("\n")
+    print_table(result.table(), 80)
+    if flags.write is not None:
+        circuit.write(flags.write)
+        say_saved(flags.write)
+    if flags.json is not None:
+        write_json(flags.json, {"circuit": circuit.json(), "faithfulness": result.json()})
+        say_saved(flags.json)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,6 +127,16 @@ class ResidualGraph:
             }
 
     @cached_property
+    def all_edges(self) -> list[tuple[str, str]]:
+        """All edges, by sender and receiver, in the order of the receivers."""
+        return [
+            (sender.name, receiver.name)
+            for receiver in self.receivers
+            for key in self.edges[receiver.key]
+            for sender in self.nodes_of_sender(key)
+        ]
+
+    @cached_property
     def _order(self) -> Pass:
         with torch.no_grad():
             return self.full(1)
@@ -310,7 +320,7 @@ def run_patched(graph: ResidualGraph, reads: Pass, patches: Sequence[tuple[int, 
         for copy, (source, receivers) in enumerate(patches):
             for receiver in receivers:
                 if receiver.key == name:
-                    part = _own_part(receiver)
+                    part = own_part(receiver)
                     value[copy][part] = reads.received[name][source][part]
         return value
 
@@ -321,7 +331,7 @@ def run_patched(graph: ResidualGraph, reads: Pass, patches: Sequence[tuple[int, 
     return logits
 
 
-def _own_part(receiver: Node) -> Any:
+def own_part(receiver: Node) -> Any:
     """Return the index of what a receiver reads in a tensor (T, H, d) of its layer, or in its own (T, D)."""
     return slice(None) if receiver.head is None else (slice(None), receiver.head)
 
@@ -366,7 +376,7 @@ def edge_gradients(
             if node.key == LOGITS:
                 to_logits[copy] = 1 / points
             else:
-                part = _own_part(node)
+                part = own_part(node)
                 weights[node.key][copy][part] = at_receivers[node.key][point][part]
         with torch.enable_grad():
             leaves = make_leaves({key: value[chosen] for key, value in values.items()}, len(chunk))
@@ -418,12 +428,7 @@ def patched_edges(trial: Trial[Any]) -> Edges:
 def random_edges(trial: Trial[Any]) -> Edges:
     """Return uniform random scores of all edges."""
     graph, draws = graph_of_probe(trial.subject, trial.probe), trial.draws("edges")
-    return {
-        (sender.name, receiver.name): float(torch.rand((), generator=draws))
-        for receiver in graph.receivers
-        for key in graph.edges[receiver.key]
-        for sender in graph.nodes_of_sender(key)
-    }
+    return {edge: float(torch.rand((), generator=draws)) for edge in graph.all_edges}
 
 
 def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:

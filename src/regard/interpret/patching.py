@@ -42,7 +42,15 @@ from regard.activations.components import Change, replace_outputs
 from regard.arguments import public
 from regard.attention.names import known_name
 from regard.errors import InputError, check_range, plural
-from regard.interpret.edges import LOGITS, corrupted_pass, graph_of_probe, patched_reads, run_patched
+from regard.interpret.edges import (
+    LOGITS,
+    Pass,
+    ResidualGraph,
+    corrupted_pass,
+    graph_of_probe,
+    patched_reads,
+    run_patched,
+)
 from regard.result import Result, plain_table, signed
 from regard.viz.subject import Subject, check_subject
 
@@ -323,6 +331,22 @@ def patch(
         )
 
 
+def compare_runs(
+    subject: Subject[Any], clean: Any, corrupted: Any, receivers: Sequence[str] | None, **options: Any
+) -> tuple[InputPair, ResidualGraph, tuple[Pass, Pass], AnswerDifference]:
+    """Return two inputs, the graph of the clean one, both passes, and the difference of answers; `receivers` as in
+    `graph_of_probe`, `options` as in `compare_answers`."""
+    inputs = prepare_inputs(subject, clean, corrupted)
+    probes = [subject.trial(prepared) for prepared in inputs[:2]]
+    if options["answers"] is None and options["metric"] is None:
+        probes = [probe.loss or probe for probe in probes]
+    graph = graph_of_probe(subject, probes[0], receivers)
+    passes = graph.full(1), corrupted_pass(graph, *probes)
+    logits = [passed.logits[0] for passed in passes]
+    wide = [each if each.dtype == torch.float64 else each.float() for each in logits]
+    return inputs, graph, passes, compare_answers(subject, inputs, wide, **options)
+
+
 def _patched_steps(positions: Sequence[int] | None, lengths: Mapping[str, int]) -> dict[str, list[int]]:
     """Return the patched steps of each activation; one without any of the positions is left out."""
     if positions is None:
@@ -402,21 +426,15 @@ def patch_paths(
     for a model whose edges cannot be separated.
     """
     check_subject(subject)
-    inputs = prepare_inputs(subject, clean, corrupted)
     with torch.no_grad(), subject.patchable.calling_hooks():
-        probes = [subject.trial(prepared) for prepared in inputs[:2]]
-        if answers is None and metric is None:
-            probes = [probe.loss or probe for probe in probes]
         names = [receivers] if isinstance(receivers, str) else list(receivers)
-        graph = graph_of_probe(subject, probes[0], names)
+        inputs, graph, passes, difference = compare_runs(
+            subject, clean, corrupted, names, answers=answers, metric=metric, step=step
+        )
         known = {node.name: node for node in graph.receivers}
         nodes = [known[known_name(name, known, "node")] for name in names]
         if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
             raise InputError(f"receivers={names} cannot be patched together: give logits alone, or other receivers")
-        passes = graph.full(1), corrupted_pass(graph, *probes)
-        difference = compare_answers(
-            subject, inputs, [passed.logits[0].float() for passed in passes], answers=answers, metric=metric, step=step
-        )
         reached = {sender for node in nodes for sender in graph.edges[node.key]}
         senders = [sender for sender in graph.senders if sender.key in reached]
         effects: dict[str, float] = {}
