@@ -41,16 +41,16 @@ def check_parts(found: dict[str, Any], done: str) -> None:
     for row, column, name in found["rows"]:
         assert (int(row), name) == (query + 1, label), done
         assert key is None or int(column) == key + 1, done
-    assert found["output"].startswith(f"{label} →"), (done, found)
+    assert found["output"].startswith("Point at a weight" if key is None else f"{label} →"), (done, found)
     assert label in found["sentence"] or "is switched off" in found["sentence"], (done, found)
     assert f"Largest weights of {label}," in found["title"], (done, found)
     if key is not None:
         assert f"(step {key})" in found["output"], (done, found)
     assert set(found["marked"]) <= {key}, (done, found)
     if not found["flow"]:
-        assert tag.endswith(f".{found['head']}"), (done, found)
-        assert found["sentence"].startswith(tag) and f", {tag}" in found["title"], (done, found)
-        assert found["touch"] in ("", f"Head {tag}"), (done, found)
+        words = tag.replace(" ", " layer ").replace(".", ", head ")
+        assert tag.endswith(f".{found['head']}") and f", {words}" in found["title"], (done, found)
+        assert found["sentence"].lower().startswith(words) and found["touch"] in ("", f"Head {tag}"), (done, found)
     assert found["typed"] == found["input"] or found["busy"], (done, found)
 
 

@@ -63,6 +63,13 @@ test("the first row is one with a large weight on another token that is not spec
   assert.equal(openingRow(matrix([[4, 1, 4, 2, 2]]), 0, "cross"), 0);
 });
 
+test("it opens on a relation of two words rather than on a head that attends to the previous token", () => {
+  const previous = [0, 0, 1, 2, 3];
+  const { state } = opened([[previous], [[0, 2, 2, 1, 0]]]);
+  assert.deepEqual([state.layer, state.head, state.query], ["layer.1", 0, 3]);
+  assert.equal(opened([[previous], [[0, 1, 0, 0, 0]]]).state.layer, "layer.0"); // the other one has no relation
+});
+
 test("few heads are drawn together, many one by one, unless it is chosen otherwise", () => {
   const drawn = (heads, state = {}) => drawsAll({ ...START, ...state }, heads);
   assert.deepEqual(

@@ -13,9 +13,9 @@ const told = (query, key, fields = {}, exactly = undefined) =>
     exactly,
   );
 
-test("a weight, and a row alone by its strongest key", () => {
+test("a weight; of a row alone, how to read one", () => {
   assert.equal(told(1, 2), "q → c (step 2): 0.7500");
-  assert.equal(told(1, null), "q → mainly c (step 2): 0.7500");
+  assert.equal(told(1, null), "Point at a weight to read it.");
 });
 
 test("what has changed", () => {
@@ -26,7 +26,7 @@ test("what has changed", () => {
 test("what is chosen is told as it was computed, if that is at hand", () => {
   assert.equal(told(1, 0, { matrix: matrix(true) }), "q → a (step 0): 0.100000001 exactly");
   assert.equal(told(1, 0, {}, "0.1234567 exactly"), "q → a (step 0): 0.1234567 exactly");
-  assert.equal(told(1, null, { matrix: matrix(true) }), "q → mainly c (step 2): 0.7500");
+  assert.equal(told(1, null, { matrix: matrix(true) }), "Point at a weight to read it.");
 });
 
 test("of squares, which steps they are of", () => {

@@ -32,7 +32,7 @@ test("a bar whose end is exceeded says so", () => {
   assert.equal(aside.end(all, [1]), "≥ 0.10");
 });
 
-test("the layers of a kind, all snapshots and the compared map share the scale; other kinds have their own", () => {
+test("all layers of all kinds, all snapshots and the compared map share one scale", () => {
   const reading = (name, weight, kind = "cross") =>
     layer({
       name,
@@ -45,10 +45,12 @@ test("the layers of a kind, all snapshots and the compared map share the scale; 
       ],
     });
   const first = reading("a", 0.75);
-  const shown = map([first, reading("b", 0.8), reading("c", 1, "encoder")]);
+  const shown = map([first, reading("b", 0.8), reading("c", 0.6, "encoder")]);
   const weights = new Weights();
   const of = (source) => weights.of(source, START);
   const largest = (data, beside = null) => layerScale(data, shown, first, START, of, beside).largest;
+  const tops = shown.layers.map((one) => layerScale({}, shown, one, START, of, null).top(of(one), 0));
+  assert.deepEqual(tops, Array(3).fill(Math.fround(0.8))); // a weight of the encoder is as dark as one of a cross layer
   assert.ok(Math.abs(largest({}) - 0.8) < 1e-6);
   const playback = { frames: [map([reading("a", 0.9)]), map([])] };
   assert.ok(Math.abs(largest({ playback }) - 0.9) < 1e-6);

@@ -24,10 +24,13 @@ function scene(
   return { map, layer: shown, matrix, head: 1, state: { ...START, head: 1, key }, derived: null };
 }
 
-const said = (row, fields) => sentence(scene(row, fields)).replace("0.1 · “count B” attends to ", "");
+const said = (row, fields) => sentence(scene(row, fields)).replace("Layer 0, head 1: “count B” attends to ", "");
 
 test("letters of one kind", () => {
-  assert.equal(sentence(scene([0.06, 0.44, 0.06, 0.44])), "0.1 · “count B” attends to the two Bs, 44% each.");
+  assert.equal(
+    sentence(scene([0.06, 0.44, 0.06, 0.44])),
+    "Layer 0, head 1: “count B” attends to the two Bs, 44% each.",
+  );
   assert.equal(said([0.1, 0.5, 0.1, 0.3]), "the two Bs, 30 to 50% each.");
   assert.equal(said([0.5, 0.5, 0, 0], { keys: ["B", "B", "C", "B"] }), "two of the three Bs, 50% each.");
 });
@@ -42,7 +45,7 @@ test("one, two or three inputs by name, more by number", () => {
 test("nothing in particular, and nothing at all", () => {
   assert.equal(said([0.25, 0.26, 0.24, 0.25]), "all 4 inputs about alike, 26% at most.");
   assert.equal(said([0, 0, 0, 0]), "nothing.");
-  assert.match(said([0, 0, 0, 0], { interventions: ["cross: head 1 off"] }), /^0\.1 is switched off/);
+  assert.match(said([0, 0, 0, 0], { interventions: ["cross: head 1 off"] }), /^Layer 0, head 1 is switched off/);
   const keys = Array.from({ length: 300 }, (_, key) => `t${key}`);
   const even = keys.map(() => 1 / 300);
   assert.equal(said(even, { keys }), "all 300 inputs about alike, 0.3% at most.");
@@ -52,7 +55,7 @@ test("nothing in particular, and nothing at all", () => {
 
 test("a selected weight, in the words of the picture", () => {
   const fields = { query: "it", keys: ["the", "dog", "was", "tired"], key: 3, kind: "encoder" };
-  assert.equal(sentence(scene([0.2, 0.1, 0.1, 0.6], fields)), "0.1 · “it” attends to “tired” (60%).");
+  assert.equal(sentence(scene([0.2, 0.1, 0.1, 0.6], fields)), "Layer 0, head 1: “it” attends to “tired” (60%).");
 });
 
 test("what the output depends on, beside what would be there anyway", () => {

@@ -3,7 +3,7 @@
 import { Predictions } from "./predictions.js";
 import { searchTree } from "./tree.js";
 import { formatAddress, readAddress, replaceAddress } from "../../viz/js/state.js";
-import { button, checkbox, keepFocus, messageOf, node, select } from "../../viz/js/dom.js";
+import { button, checkbox, keepFocus, messageOf, node, scrollBox, select, table } from "../../viz/js/dom.js";
 import { isolate, revealHidden, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
 import { View } from "../../viz/js/view.js";
@@ -200,6 +200,7 @@ export class Explorer {
     const { importance, roles, playback, touched, view } = this;
     const notes = [map.note, ...(answered.left_out ?? [])].filter(Boolean);
     element("note").textContent = notes.map((note) => `Note: ${note}`).join(" ");
+    this.input.title = answered.map.input; // where the field is too narrow
     document.title = `${this.about?.title}: ${revealHidden(answered.map.input)} · Regard`;
     view.update({
       ...{ maps: [map], original, importance, roles, playback, interventions: touched },
@@ -245,68 +246,28 @@ export class Explorer {
     const few =
       this.texts && this.texts.length < ROLES_NEED ? `needs ${ROLES_NEED} inputs or more: add one in “Inputs”` : "";
     const long = map && isLong(map) ? TOO_LONG : this.noValues;
-    /** @type {[string, Item | false | undefined | null][]} */
-    const items = [
-      [
-        "importance",
-        this.computation(
-          "importance",
-          "Head importance",
-          "the loss increase without each head",
-          none || unknown || (this.texts?.length === 0 ? first : ""),
-        ),
-      ],
-      [
-        "roles",
-        this.computation("roles", "Head roles", "what each head attends to over many inputs", none || unknown || few),
-      ],
-      [
-        "search",
-        {
-          label: "Top inputs",
-          hint: "inputs with the largest weights of this head",
-          reason: none || unknown || first,
-          does: () => this.findSamples(),
-        },
-      ],
-      [
-        "texts",
-        this.texts && {
-          label: `Inputs (${this.texts.length})`,
-          hint: "over which these are computed",
-          does: () => this.showTexts(),
-        },
-      ],
-      [
-        "tree",
-        about.writes && {
-          label: "Step by step",
-          hint: "the search for the output, token by token",
-          reason: first,
-          does: () => this.run(() => this.showSearch()),
-        },
-      ],
-      [
-        "playback",
-        about.snapshots && {
-          label: "Play training",
-          hint: "the attention at each stored training step",
-          reason: first,
-          does: () => this.run(() => this.showPlayback()),
-        },
-      ],
-      [
-        "values",
-        {
-          label: "Value-weighted",
-          hint: "weights times norms of values (Kobayashi et al. 2020)",
-          reason: none || first || long,
-          on: this.weighed,
-          does: () => this.toggleWeighed(),
-        },
-      ],
-    ];
-    return items.flatMap(([name, item]) => (item && !about.without?.includes(name) ? [item] : []));
+    const lacking = none || unknown;
+    const untold = lacking || (this.texts?.length === 0 ? first : "");
+    const inputs = this.texts && `Inputs (${this.texts.length})`;
+    const valued = "weights times norms of values (Kobayashi et al. 2020)";
+    const best = "inputs with the largest weights of this head";
+    /** @param {string | false | null} label @param {string} hint @param {string} reason @param {() => unknown} does @param {boolean} [on] @returns {Item | false} */
+    const tool = (label, hint, reason, does, on) => !!label && { label, hint, reason, does, on };
+    /** @type {Record<string, Item | false>} */
+    const items = {
+      importance: this.computation("importance", "Head importance", "the loss increase without each head", untold),
+      roles: this.computation("roles", "Head roles", "what each head attends to over many inputs", lacking || few),
+      search: tool("Top inputs", best, lacking || first, () => this.findSamples()),
+      texts: tool(inputs, "over which these are computed", "", () => this.showTexts()),
+      tree: tool(about.writes && "Step by step", "the search for the output, token by token", first, () =>
+        this.run(() => this.showSearch()),
+      ),
+      playback: tool(about.snapshots && "Play training", "the attention at each stored training step", first, () =>
+        this.run(() => this.showPlayback()),
+      ),
+      values: tool("Value-weighted", valued, none || first || long, () => this.toggleWeighed(), this.weighed),
+    };
+    return Object.entries(items).flatMap(([name, item]) => (item && !about.without?.includes(name) ? [item] : []));
   }
 
   /** @param {Asked} name @param {string} label @param {string} hint @param {string} reason @returns {Item} */
@@ -707,26 +668,15 @@ function describeSearch({ looked_at, wrong, token, samples }) {
 
 /** @param {Samples} found @param {(sample: Sample) => void} open */
 function listSamples({ samples }, open) {
-  const table = node("table");
-  const head = node("tr");
-  for (const name of ["weight", "from", "to", "answer", "input"]) head.append(node("th", { scope: "col" }, name));
-  const [top, body] = [node("thead"), node("tbody")];
-  top.append(head);
-  samples.forEach((sample, index) => {
-    const row = node("tr");
+  const rows = samples.map((sample, index) => {
     const answer = sample.right === null ? "" : sample.right ? "right" : "wrong";
     const from = `${isolate(tokenLabel(sample.query_label))} (${sample.query})`;
     const to = `${isolate(tokenLabel(sample.key_label))} (${sample.key})`;
-    for (const text of [sample.weight.toFixed(4), from, to, answer]) row.append(node("td", {}, text));
     const cell = node("td", { class: "input" });
     const opens = button(tokenLabel(sample.input), () => open(sample));
     opens.dataset.name = `sample-${index}`;
     cell.append(opens);
-    row.append(cell);
-    body.append(row);
+    return [sample.weight.toFixed(4), from, to, answer, cell];
   });
-  table.append(top, body);
-  const region = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "samples" });
-  region.append(table);
-  return region;
+  return scrollBox(table(["weight", "from", "to", "answer", "input"], rows), "samples");
 }

@@ -1,7 +1,7 @@
 // The logit lens as a table, and direct logit attribution as a grid of layers and heads.
 
 import { cssColour, inkOn } from "../../viz/js/colours.js";
-import { node, oneTabStop, secondaryText, select } from "../../viz/js/dom.js";
+import { node, oneTabStop, scrollBox, secondaryText, select, table } from "../../viz/js/dom.js";
 import { percent, shortNames, tokenLabel } from "../../viz/js/labels.js";
 
 /** @import { Colour, Palette } from "../../viz/js/colours.js" */
@@ -30,28 +30,18 @@ import { percent, shortNames, tokenLabel } from "../../viz/js/labels.js";
 
 /** @param {Lens} lens @param {Palette} colours */
 export function lensTable(lens, colours) {
-  const table = node("table");
-  const top = node("tr");
-  top.append(node("th", { scope: "col" }, "after"));
-  for (const label of lens.positions) top.append(node("th", { scope: "col" }, tokenLabel(label)));
-  const body = node("tbody");
-  lens.layers.forEach((layer, row) => {
-    const line = node("tr");
-    line.append(node("th", { scope: "row", title: layer }, row ? `layer ${row - 1}` : layer));
-    lens.tokens[row].forEach((tokens, position) => {
+  const rows = lens.layers.map((layer, row) => {
+    const cells = lens.tokens[row].map((tokens, position) => {
       const shares = lens.probabilities[row][position];
       const cell = node("td", {}, tokenLabel(tokens[0]));
       cell.title = tokens.map((token, rank) => `${tokenLabel(token)} ${percent(shares[rank])}`).join("\n");
       paintLogits(cell, colours.at(shares[0]));
-      line.append(cell);
+      return cell;
     });
-    body.prepend(line); // the last block on top, as the state flows upwards
+    return [node("th", { scope: "row", title: layer }, row ? `layer ${row - 1}` : layer), ...cells];
   });
-  const head = node("thead");
-  head.append(top);
-  table.append(head, body);
-  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "Logit lens" });
-  box.append(table);
+  const names = ["after", ...lens.positions.map(tokenLabel)];
+  const box = scrollBox(table(names, rows.reverse()), "Logit lens"); // the last block on top, as the state flows upwards
   const said =
     `Each cell shows the likeliest token if ${lens.head.join(" and ")} are applied to the state after that layer. ` +
     "Its color shows the probability. Both modules were trained for the last layer only.";
@@ -92,12 +82,8 @@ export function attributionGrid(parts, tokens, view, choose) {
   oneTabStop(cells, 0, heads);
   const list = tokens.map(({ token }) => tokenLabel(token));
   const at = tokens.findIndex(({ id }) => id === parts.token_id);
-  const sums = [
-    total(
-      Object.fromEntries(rows.flatMap(([layer, values]) => values.map((value, head) => [`${layer} ${head}`, value]))),
-    ),
-  ];
-  sums.push(total(parts.feed_forward), total(parts.embeddings), total(parts.biases));
+  const others = [parts.feed_forward, parts.embeddings, parts.biases].map((values) => Object.values(values));
+  const sums = [rows.flatMap(([, values]) => values), ...others].map(total);
   const said = ["heads", "feed-forward", "embeddings", "biases"].map((name, index) => `${name} ${signed(sums[index])}`);
   return [
     select("Logit of", list, at, (index) => choose(tokens[index].id)),
@@ -108,9 +94,9 @@ export function attributionGrid(parts, tokens, view, choose) {
   ];
 }
 
-/** @param {Record<string, number>} values */
+/** @param {number[]} values */
 function total(values) {
-  return Object.values(values).reduce((sum, value) => sum + value, 0);
+  return values.reduce((sum, value) => sum + value, 0);
 }
 
 /** @param {number} value */

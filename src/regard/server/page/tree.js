@@ -1,6 +1,6 @@
 // The search for an answer: alternatives at each step, and the beam as a tree.
 
-import { button, node, oneTabStop, svg, textWidth } from "../../viz/js/dom.js";
+import { barCell, button, node, oneTabStop, scrollBox, svg, table, textWidth } from "../../viz/js/dom.js";
 import { tokenLabel } from "../../viz/js/labels.js";
 
 /** @import { MapData } from "../../viz/js/data.js" */
@@ -58,10 +58,8 @@ export function searchTree(data, first, choose, widen) {
   }
   width.addEventListener("change", () => widen(Number(width.value)));
   bar.append(node("label", { for: "beam" }, "Beam"), width);
-  bar.append(
-    button("◀ step", () => move(-1)),
-    button("step ▶", () => move(1)),
-  );
+  const [back, on] = [button("◀ step", () => move(-1)), button("step ▶", () => move(1))];
+  bar.append(back, on);
   const beside = node("div", { class: "beside" });
   beside.append(drawTree(tree, rows, places, texts), panel);
   box.append(bar, beside);
@@ -148,9 +146,7 @@ function drawTree({ branches, best }, rows, places, texts) {
     picture.append(svg("path", { d, class: best.includes(number) ? "best" : "other", fill: "none" }));
   });
   picture.append(...texts);
-  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "Search tree" });
-  box.append(picture);
-  return box;
+  return scrollBox(picture, "Search tree");
 }
 
 /** The alternatives to a branch, with their probabilities. @param {Tree} tree @param {number} number */
@@ -158,20 +154,14 @@ function listFollowers({ branches, begin }, number) {
   const { parent, label, step, log_probability } = branches[number];
   const before = [];
   for (let at = parent; at !== null; at = branches[at].parent) before.unshift(tokenLabel(branches[at].label));
-  const table = node("table");
   const title = before.length ? `After “${before.join(" ")}”, step ${step}` : "At the beginning, step 0";
-  table.append(node("caption", {}, `${title}; log-probability so far ${log_probability.toFixed(3)}`));
-  const body = node("tbody");
-  for (const follower of parent === null ? begin : branches[parent].followers) {
-    const row = node("tr", { class: follower.label === label ? "on" : undefined });
-    const bar = node("span", { "aria-hidden": "true" });
-    bar.style.width = `${follower.probability * SHARE_BAR}px`;
-    const cell = node("td", { class: "bars" });
-    cell.append(bar);
-    row.append(node("th", { scope: "row" }, tokenLabel(follower.label)));
-    row.append(node("td", {}, `${(100 * follower.probability).toFixed(1)}%`), cell);
-    body.append(row);
-  }
-  table.append(body);
-  return [table];
+  const followers = parent === null ? begin : branches[parent].followers;
+  const rows = followers.map((follower) => [
+    tokenLabel(follower.label),
+    `${(100 * follower.probability).toFixed(1)}%`,
+    barCell(follower.probability * SHARE_BAR),
+  ]);
+  const made = table([], rows, followers.map((follower) => follower.label).indexOf(label));
+  made.prepend(node("caption", {}, `${title}; log-probability so far ${log_probability.toFixed(3)}`));
+  return [made];
 }

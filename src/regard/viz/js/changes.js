@@ -125,21 +125,15 @@ function barList(title, rows) {
  */
 function pairedRow(label, before, now, text) {
   const row = node("div", { class: "pair" });
-  row.append(
-    node("span", { class: "key-name" }, label),
-    pairedBars(before, now),
-    node("span", { class: "number" }, text),
-  );
+  const number = node("span", { class: "number" }, text);
+  row.append(node("span", { class: "key-name" }, label), pairedBars(before, now), number);
   return row;
 }
 
 /** Two bars, the upper one before the change. @param {number | null} before @param {number} now */
 export function pairedBars(before, now) {
   const track = node("span", { class: "track", "aria-hidden": "true" });
-  for (const [name, share] of /** @type {const} */ ([
-    ["before", before],
-    ["now", now],
-  ])) {
+  for (const [name, share] of Object.entries({ before, now })) {
     if (share === null) continue;
     const bar = node("i", { class: name });
     bar.style.width = `${100 * Math.min(Math.max(share, 0), 1)}%`;

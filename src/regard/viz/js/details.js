@@ -3,12 +3,12 @@
 import { latest } from "./arithmetic.js";
 import { pairedBars, whatChanged } from "./changes.js";
 import { shade } from "./colours.js";
-import { button, canvasContext, messageOf, node, Part, secondaryText } from "./dom.js";
+import { button, canvasContext, messageOf, node, Part, scrollBox, secondaryText, table } from "./dom.js";
 import { changeMark, TouchBar } from "./interventions.js";
 import {
   headImportance,
   headRole,
-  headTag,
+  headTitle,
   importanceSentence,
   isolate,
   roleSentence,
@@ -18,7 +18,7 @@ import {
 import { halve } from "./matrix.js";
 import { comparedMap } from "./scene.js";
 import { answer, rowFacts } from "./sentence.js";
-import { commandHint, explainCommand, headRow, scrollBox, Sum, WHAT, Why } from "./sum.js";
+import { commandHint, explainCommand, Sum, WHAT, Why } from "./sum.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, RowData, ViewData } from "./data.js" */
@@ -33,6 +33,8 @@ import { commandHint, explainCommand, headRow, scrollBox, Sum, WHAT, Why } from 
 /** @typedef {{ exact?: Exact, explain?: Explain, why?: AskWhy, keeps?: boolean, row?: AskRow, touch?: unknown }} Asks */
 
 const LISTED = 7; // keys of a row
+const LEAST = 0.0005; // smaller weights are not listed
+const POINT = "Point at a weight to read it.";
 
 export class Details {
   /** @param {Actions} actions @param {Asks} asks @param {() => void} widened is told when the drawer changes its width */
@@ -48,8 +50,8 @@ export class Details {
     this.parts = {
       mark: new Part(),
       answer: new Part(),
-      weight: new Part(),
       row: new Part("row"),
+      weight: new Part(),
       touch: new Part(),
       changes: new Part("changes"),
       facts: new Part("facts"),
@@ -66,6 +68,11 @@ export class Details {
     this.element.append(this.tool, ...elements);
     this.parts.weight.show([], () => [this.readout.element]);
     this.wide = false;
+  }
+
+  /** Presses a button. @param {string} name */
+  press(name) {
+    /** @type {HTMLElement | null} */ (this.element.querySelector(`[data-name=${name}]`))?.click();
   }
 
   /**
@@ -215,28 +222,27 @@ function rowList({ map, layer, matrix, head, state, before }, actions) {
   const old = before && before.rows === matrix.rows ? before.row(before.slices[head], state.query) : null;
   /** @param {number} key */
   const larger = (key) => Math.max(row[key], old?.[key] ?? 0);
-  const order = [...row.keys()].sort((first, second) => larger(second) - larger(first)).slice(0, LISTED);
+  const sorted = [...row.keys()].sort((first, second) => larger(second) - larger(first)).slice(0, LISTED);
+  const order = sorted.filter((key, place) => !place || larger(key) >= LEAST);
   const largest = Math.max(larger(order[0]), 1e-9);
   const list = node("ol");
   for (const key of order) {
     const item = node("li", { "data-key": key });
     const text = old ? `${old[key].toFixed(2)} → ${row[key].toFixed(2)}` : row[key].toFixed(3);
-    item.append(
-      node("span", { class: "key-name" }, matrix.keys[key]),
-      pairedBars(old && old[key] / largest, row[key] / largest),
-      node("span", { class: "number" }, text),
-    );
+    const bars = pairedBars(old && old[key] / largest, row[key] / largest);
+    item.append(node("span", { class: "key-name" }, matrix.keys[key]), bars, node("span", { class: "number" }, text));
     item.addEventListener("pointerenter", () => actions.point({ key }));
     item.addEventListener("pointerleave", () => actions.point(null));
     item.addEventListener("click", () => actions.choose({ query: state.query, key }));
     list.append(item);
   }
   const rest = row.reduce((sum, weight) => sum + weight, 0) - order.reduce((sum, key) => sum + row[key], 0);
-  const name = matrix.names ? matrix.name(head) : headTag(map.layers, layer, head);
+  const name = matrix.names ? matrix.name(head) : headTitle(map.layers, layer, head);
   const title = `Largest weights of ${isolate(matrix.queries[state.query])}, ${name}${old ? ": before → now" : ""}`;
   const left = matrix.columns - order.length;
-  const others = left > 0 ? [secondaryText(`The other ${left} keys have ${Math.max(0, rest).toFixed(3)} in all.`)] : [];
-  return [node("h2", {}, title), list, ...others];
+  const others = left > 1 ? `The other ${left} keys, together` : left ? "The other key" : "";
+  const told = others && [secondaryText(`${others}: ${Math.max(0, rest).toFixed(3)}`)];
+  return [node("h2", {}, title), list, ...told];
 }
 
 // The selected weight as a number.
@@ -272,19 +278,18 @@ class Readout {
 /** @param {Scene} scene @param {string} [exactly] the weight as it was computed */
 export function describeWeight({ matrix, state, before, head, layer, hovering = false }, exactly) {
   if (!matrix.rows || !matrix.columns) return "";
-  const { query, key } = state;
-  const to = key ?? matrix.strongest(head, query);
+  const { query, key: to } = state;
+  if (to === null) return POINT;
   const weight = matrix.at(head, query, to);
   const { square } = layer;
   const where = square > 1 ? `steps ${to * square} to ${(to + 1) * square - 1}, the largest weight` : `step ${to}`;
   const [from, name] = [isolate(matrix.queries[query]), isolate(matrix.keys[to])];
   const number =
-    exactly ??
-    (key !== null && matrix.exact && !hovering ? `${Number(weight.toPrecision(9))} exactly` : weight.toFixed(4));
+    exactly ?? (matrix.exact && !hovering ? `${Number(weight.toPrecision(9))} exactly` : weight.toFixed(4));
   const was =
     before && before.rows === matrix.rows && before.columns === matrix.columns ? before.at(head, query, to) : null;
   const change = was === null ? "" : ` (was ${was.toFixed(4)}, ${signedNumber(weight - was)})`;
-  return `${from} →${key === null ? " mainly" : ""} ${name} (${where}): ${number}${change}`;
+  return `${from} → ${name} (${where}): ${number}${change}`;
 }
 
 // One exact row of a long input, which is requested, since the map contains only the maximum of each square.
@@ -345,10 +350,11 @@ class Long {
   draw() {
     const { found, shown } = this;
     if (!found || !shown) return;
+    const rows = found.largest.map(({ step, key, weight }) => [String(step), tokenLabel(key), weight.toPrecision(6)]);
     this.row.show([found, shown.colours], () => [
       node("p", {}, `Attention of “${isolate(tokenLabel(found.query))}” to all ${found.weights.length} steps:`),
       drawStrip(found.weights, shown.colours),
-      scrollBox(largestOf(found), "The largest weights of the row"),
+      scrollBox(table(["step", "key", "weight"], rows), "The largest weights of the row"),
     ]);
   }
 }
@@ -370,21 +376,4 @@ function drawStrip(weights, colours) {
   Object.assign(canvas.style, { width: "100%", height: `${STRIP_HEIGHT}px`, imageRendering: "pixelated" });
   canvas.style.border = "1px solid var(--edge)";
   return canvas;
-}
-
-/** @param {RowData} row */
-function largestOf({ largest }) {
-  const table = node("table");
-  const body = node("tbody");
-  for (const { step, key, weight } of largest) {
-    const line = node("tr");
-    line.append(
-      node("td", {}, String(step)),
-      node("th", { scope: "row" }, tokenLabel(key)),
-      node("td", {}, weight.toPrecision(6)),
-    );
-    body.append(line);
-  }
-  table.append(headRow("step", "key", "weight"), body);
-  return table;
 }

@@ -95,6 +95,43 @@ function focusedIn(root) {
   return element instanceof HTMLElement || element instanceof SVGElement ? element : null;
 }
 
+/**
+ * A table, in which a cell can also be a whole cell element.
+ * @param {string[]} names of the columns @param {(Node | string)[][]} rows their first cells are headers
+ * @param {number} [on] index of the selected row
+ */
+export function table(names, rows, on = -1) {
+  const [element, head, body, top] = [node("table"), node("thead"), node("tbody"), node("tr")];
+  top.append(...names.map((name) => (name ? node("th", { scope: "col" }, name) : node("td"))));
+  if (names.length) head.append(top);
+  rows.forEach((cells, index) => {
+    const row = node("tr", { class: index === on ? "on" : undefined });
+    cells.forEach((cell, place) => {
+      const box = place ? node("td") : node("th", { scope: "row" });
+      box.append(cell);
+      row.append(cell instanceof HTMLTableCellElement ? cell : box);
+    });
+    body.append(row);
+  });
+  element.append(head, body);
+  return element;
+}
+
+/** A cell with a bar. @param {number} pixels @param {string} [colour] */
+export function barCell(pixels, colour = "") {
+  const [cell, bar] = [node("td", { class: "bars" }), node("span", { "aria-hidden": "true" })];
+  Object.assign(bar.style, { width: `${Math.max(0, pixels)}px`, background: colour });
+  cell.append(bar);
+  return cell;
+}
+
+/** Content that scrolls if it is wider than the page. @param {Node} content @param {string} name */
+export function scrollBox(content, name) {
+  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": name });
+  box.append(content);
+  return box;
+}
+
 /** A part of the page that is made anew only when what it shows has changed. */
 export class Part {
   /** @param {string} name CSS class */

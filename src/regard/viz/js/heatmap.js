@@ -16,7 +16,9 @@ import { isOff } from "./scene.js";
 /** @import { Pen } from "./pen.js" */
 /** @import { Scale } from "./scale.js" */
 
-const NUMBERS_FROM = { width: 34, height: 20 }; // pixels of a cell from which it contains its weight
+const WIDE = 34; // pixels of a cell for a number of two digits with a sign
+const NUMBERS_FROM = { width: 21, height: 20, narrow: 30 }; // pixels of a cell from which it contains its weight
+const CORNER = 8; // pixels of the mark of a relevant input
 const LEAST_WRITTEN = 0.005; // smaller weights are not written
 const MOST_DRAWN = 60_000; // rectangles of a saved picture; of more cells it contains an image
 const ASIDE = 0.35; // opacity of the weights that a head had before it was switched off
@@ -25,7 +27,7 @@ export const heatmap = {
   /** @param {Panel} panel */
   fit(panel) {
     const { scene, width, height } = panel;
-    panel.margins = labelMargins(scene.matrix, width, height);
+    panel.margins = labelMargins(scene.matrix, width, height, panel.titled);
     panel.viewport.fitInto(panel.margins, width, height);
   },
 
@@ -40,15 +42,12 @@ export const heatmap = {
       paintCells(pen, panel, off ? ASIDE : 1);
       if (scene.scale.aside && !scene.changes) hatchFirst(pen, panel);
       if (least >= 9) paintGrid(pen, panel);
-      if (viewport.cell >= NUMBERS_FROM.width && viewport.rowCell >= NUMBERS_FROM.height && !off)
-        writeWeights(pen, panel);
-      for (const [query, key] of least >= 4 ? (relevant ?? []) : [])
-        pen.circle(
-          viewport.x(key) + Math.min(7, viewport.cell / 2),
-          viewport.y(query) + Math.min(7, viewport.rowCell / 2),
-          Math.min(3, least / 4),
-          { fill: "white", stroke: "black" },
-        );
+      const narrow = viewport.cell < WIDE;
+      const high = viewport.rowCell >= (narrow ? NUMBERS_FROM.narrow : NUMBERS_FROM.height);
+      if (viewport.cell >= (scene.changes ? WIDE : NUMBERS_FROM.width * textScale()) && high && !off)
+        writeWeights(pen, panel, narrow ? 12 * textScale() : undefined);
+      for (const [query, key] of least >= 8 ? (relevant ?? []) : [])
+        pen.corner(viewport.x(key) + 1, viewport.y(query) + 1, Math.min(CORNER, least * 0.4), "#111", "white");
       if (off)
         pen.text(left + width / 2, top + height / 2, "switched off", {
           fill: colours.mark,
@@ -57,7 +56,8 @@ export const heatmap = {
         });
     });
     const y = viewport.y(mark.query);
-    const frame = { stroke: colours.mark, width: 2 };
+    const own = scene.heads.length < 2 || head === scene.state.head;
+    const frame = own ? { stroke: colours.mark, width: 2 } : { stroke: colours.quiet, width: 1 };
     const high = Math.max(viewport.rowCell, 2);
     if (y + viewport.rowCell >= top && y <= top + height) {
       pen.rect({ x: left, y, width, height: high }, frame);
@@ -142,24 +142,21 @@ function hatchFirst(pen, { viewport, colours }) {
     pen.line([left, y], [right, y - Math.min(6, box.width)], { stroke: colours.ink, width: 0.7 });
 }
 
-/** @param {Pen} pen @param {Panel} panel */
-function writeWeights(pen, panel) {
+/** @param {Pen} pen @param {Panel} panel @param {number} [size] of the digits */
+function writeWeights(pen, panel, size) {
   const { viewport, scene, head, colours } = panel;
   const { matrix, changes, largest, scale } = scene;
   const top = scale.top(matrix, head);
   const values = (changes ?? matrix.slices)[head];
-  for (
-    let row = Math.floor(viewport.row);
-    row < matrix.rows && viewport.y(row) < viewport.top + viewport.height;
-    row += 1
-  ) {
+  const end = viewport.top + viewport.height;
+  for (let row = Math.floor(viewport.row); row < matrix.rows && viewport.y(row) < end; row += 1) {
     for (let column = Math.floor(viewport.column); column < matrix.columns; column += 1) {
       const x = viewport.x(column + 0.5);
       const value = values[row * matrix.columns + column];
       if (!(Math.abs(value) >= LEAST_WRITTEN) || (scale.aside && !column) || x > viewport.left + viewport.width)
         continue;
       const colour = changes ? colours.change(value / largest) : colours.at(shareOf(value, top));
-      pen.text(x, viewport.y(row + 0.5), shortNumber(value), { fill: inkOn(colour), align: "middle" });
+      pen.text(x, viewport.y(row + 0.5), shortNumber(value), { fill: inkOn(colour), align: "middle", size });
     }
   }
 }
@@ -193,15 +190,16 @@ export function widestLabel(labels) {
 /**
  * Room for the labels in pixels, and whether keys are upright because one is wider than a column.
  * @param {Pick<Matrix, "queries" | "keys" | "columns">} matrix @param {number} width @param {number} height
+ * @param {boolean} titled whether the titles of the axes are above
  * @returns {Margins}
  */
-export function labelMargins(matrix, width, height) {
+export function labelMargins(matrix, width, height, titled) {
   const factor = textScale();
   const left = Math.ceil(Math.min(widestLabel(matrix.queries) + GAP + 4, 180 * factor, width * 0.4));
   const across = widestLabel(matrix.keys);
   const upright = across + 4 > (width - left - 4) / Math.max(matrix.columns, 1);
   const tall = upright ? Math.min(across + GAP + 2, 150 * factor, height * 0.35) : LABEL * factor + GAP;
-  return { left, top: Math.ceil(TITLE * factor + tall), upright };
+  return { left, top: Math.ceil((titled ? TITLE * factor : 4) + tall), upright };
 }
 
 /** Every n-th row or column can be labelled. @param {number} cell in pixels */
@@ -225,8 +223,16 @@ export function labelledIndices(first, count, length, cell, marked) {
   return indices;
 }
 
+/** The titles of the axes, and how many labels are left out. @param {Panel} panel */
+export function axisLine({ viewport: { cell, rowCell }, scene, margins }) {
+  const every = Math.max(labelInterval(rowCell), margins.upright ? labelInterval(cell) : 1);
+  const [down, across] = axisTitles(scene);
+  return `↓ ${down}   → ${across}${every > 1 ? `   (1 label in ${every})` : ""}`;
+}
+
 /** @param {Pen} pen @param {Panel} panel */
-function paintLabels(pen, { viewport, scene, width, margins, colours, mark }) {
+function paintLabels(pen, panel) {
+  const { viewport, scene, width, margins, colours, mark, titled } = panel;
   const { matrix } = scene;
   const { cell, rowCell, left, top, row, column } = viewport;
   const fill = colours.ink;
@@ -235,14 +241,9 @@ function paintLabels(pen, { viewport, scene, width, margins, colours, mark }) {
     pen.text(left - GAP, viewport.y(query + 0.5), text, { fill, align: "end", bold: query === mark.query });
   }
   const { upright } = margins;
-  const high = top - TITLE * textScale() - GAP;
-  for (const key of labelledIndices(
-    column,
-    matrix.columns,
-    viewport.width,
-    cell,
-    mark.key === null ? [] : [mark.key],
-  )) {
+  const high = top - (titled ? TITLE * textScale() : 4) - GAP;
+  const marked = mark.key === null ? [] : [mark.key];
+  for (const key of labelledIndices(column, matrix.columns, viewport.width, cell, marked)) {
     const bold = key === mark.key;
     if (upright)
       pen.text(viewport.x(key + 0.5), top - GAP, fitLabel(matrix.keys[key], high, textWidth), {
@@ -252,10 +253,8 @@ function paintLabels(pen, { viewport, scene, width, margins, colours, mark }) {
       });
     else pen.text(viewport.x(key + 0.5), top - GAP - 5, matrix.keys[key], { fill, align: "middle", bold });
   }
-  const every = Math.max(labelInterval(rowCell), upright ? labelInterval(cell) : 1);
-  const [down, across] = axisTitles(scene);
-  const title = `↓ ${down}   → ${across}${every > 1 ? `   (1 label in ${every})` : ""}`;
-  pen.text(0, (TITLE * textScale()) / 2 - 1, fitLabel(title, width, textWidth), { fill: colours.quiet });
+  if (!titled) return;
+  pen.text(0, (TITLE * textScale()) / 2 - 1, fitLabel(axisLine(panel), width, textWidth), { fill: colours.quiet });
 }
 
 // Small pictures of heads.

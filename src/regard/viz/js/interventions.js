@@ -98,16 +98,17 @@ function isEarlySnapshot({ data, state }) {
   return !!data.playback && state.frame !== null && state.frame < data.playback.frames.length - 1;
 }
 
+const SWITCHES = { off: "Switch off", uniform: "Make uniform" };
+
 /** @param {Scene} scene @param {readonly InterventionData[]} interventions @param {Actions} actions */
 function switches({ map, layer, state }, interventions, actions) {
   const name = node("span", {}, `Head ${headTag(map.layers, layer, state.head)}`);
   const buttons = /** @type {const} */ (["off", "uniform"]).map((to) => {
     const change = { layer: layer.name, heads: [state.head], to };
     const on = interventions.some((intervention) => intervention.to === to && sameTarget(intervention, change));
-    return withIcon(
-      button(to, () => actions.touch(change, on), on),
-      to,
-    );
+    const element = button(SWITCHES[to], () => actions.touch(change, on), on);
+    element.dataset.name = to;
+    return withIcon(element, to);
   });
   return [name, ...buttons];
 }

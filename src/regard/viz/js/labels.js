@@ -142,6 +142,16 @@ export function headTag(layers, layer, head) {
   return layer.names ? `${name} ${layer.names[head]}` : `${name}.${head}`;
 }
 
+/**
+ * The name of a head in words: `layer 2, head 3`, `cross layer 2, head 3`.
+ * @param {Pick<LayerData, "name" | "kind">[]} layers @param {Pick<LayerData, "name" | "kind" | "names">} layer
+ * @param {number} head
+ */
+export function headTitle(layers, layer, head) {
+  const kind = layers.some((other) => other.kind !== layer.kind) ? `${layer.kind} ` : "";
+  return `${kind}layer ${shortNames(layers).get(layer.name)}, ${headName(layer, head)}`;
+}
+
 // Titles of the rows and columns of a weight matrix.
 
 const SIDES = {

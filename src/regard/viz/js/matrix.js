@@ -70,7 +70,7 @@ export class Matrix {
 
   /** The largest weight of a head. @param {number} head */
   peakOf(head) {
-    return cached(this, `peak ${head}`, () => largestValue(this.slices[head]));
+    return cached(this, `largest ${head}`, () => largestValue(this.slices[head]));
   }
 }
 

@@ -1,7 +1,7 @@
 // The pictures of the selected heads, one panel each. A panel is reused, so that zoom, position and focus are kept.
 
-import { canvasContext, node, svg, button } from "./dom.js";
-import { heatmap } from "./heatmap.js";
+import { button, canvasContext, node, svg, textScale } from "./dom.js";
+import { axisLine, heatmap } from "./heatmap.js";
 import { headTag, axisTitles, headImportance, isolate, percent, shortImportance, signedNumber } from "./labels.js";
 import { lines } from "./lines.js";
 import { overlay } from "./overlay.js";
@@ -17,6 +17,7 @@ import { listen, Viewport } from "./viewport.js";
 const PAINTERS = { heatmap, lines, picture: overlay, flow: heatmap };
 const CAPTION = 22; // pixels
 const GAP = 14; // pixels between panels
+const TITLED = 300; // pixels of a panel in whose caption the titles of the axes fit
 const SQUARE = 1.8; // ratio of the sides of a panel above which more room does not help
 
 let numbered = 0; // panels so far, for unique element names
@@ -33,6 +34,7 @@ export class Panel {
     this.viewport = new Viewport(scene.matrix);
     /** @type {Marked} */
     this.mark = scene.state;
+    this.titled = true; // whether the titles of the axes are above the matrix
     /** @type {Margins} */
     this.margins = { left: 0, top: 0, upright: false };
     this.right = 0; // of lines: where they end
@@ -102,16 +104,20 @@ class ScreenPanel extends Panel {
     else actions.choose({ head, query: query ?? state.query, key: key ?? null });
   }
 
-  /** @param {Scene} scene @param {number} head @param {Surface} surface @param {string} caption */
-  show(scene, head, surface, caption, alone = true) {
+  /** @param {Scene} scene @param {number} head @param {Surface} surface @param {string} caption @param {{ alone: boolean, first: boolean }} place */
+  show(scene, head, surface, caption, { alone, first }) {
     const { width, height, onPaper = false } = surface;
     const { matrix, layer, state } = scene;
     Object.assign(this, { scene, head, mark: state, colours: surface.colours, onPaper });
     Object.assign(this, { width, height: height - (caption ? CAPTION : 0) });
-    this.painter.fit(this);
     const { mode } = state;
+    this.titled = alone || scene.beside !== null || width < TITLED * textScale();
+    this.painter.fit(this);
+    const titles =
+      first && !this.titled && mode === "heatmap" ? [node("span", { class: "quiet" }, axisLine(this))] : [];
     this.zoom.hidden = !alone || mode === "lines" || mode === "picture" || !this.viewport.zoomable || onPaper;
-    this.caption.textContent = caption;
+    this.caption.replaceChildren(caption, ...titles);
+    this.figure.classList.toggle("chosen", scene.heads.length > 1 && head === state.head);
     this.caption.hidden = !caption;
     const [down, across] = axisTitles(scene);
     const name = `${layer.title}, ${matrix.name(head)}: rows ${down}, columns ${across}; arrow keys move`;
@@ -157,13 +163,9 @@ class ScreenPanel extends Panel {
 
   zoomButtons() {
     const bar = node("div", { class: "zoom" });
-    /** @type {[string, string, number][]} */
-    const factors = [
-      ["+", "zoom in", 2],
-      ["−", "zoom out", 0.5],
-      ["fit", "show all", 0],
-    ];
-    for (const [sign, name, factor] of factors) {
+    /** @type {Record<string, [string, number]>} */
+    const factors = { "+": ["zoom in", 2], "−": ["zoom out", 0.5], fit: ["show all", 0] };
+    for (const [sign, [name, factor]] of Object.entries(factors)) {
       const element = button(sign, () => {
         this.viewport.zoom(factor);
         this.draw();
@@ -242,13 +244,10 @@ export class Stage {
     this.panels.forEach((panel, index) => {
       const { scene: side, head } = wanted[index];
       panel.grid.dataset.name = `picture-${index}`;
-      panel.show(
-        side,
-        head,
-        { ...surface, width, height },
-        panelCaption(side, head, wanted.length),
-        wanted.length === 1,
-      );
+      panel.show(side, head, { ...surface, width, height }, panelCaption(side, head, wanted.length), {
+        alone: wanted.length === 1,
+        first: index === 0,
+      });
     });
     this.element.style.gridTemplateColumns = `repeat(${beside}, ${width}px)`;
     if (!same || !sameSize || !this.element.querySelector("figure"))

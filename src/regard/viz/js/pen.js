@@ -61,12 +61,15 @@ export class CanvasPen {
     context.globalAlpha = 1;
   }
 
-  /** @param {number} x @param {number} y @param {number} radius @param {Ink} ink */
-  circle(x, y, radius, { fill = "", stroke = "" }) {
+  /** A triangle in the upper left corner of a cell. @param {number} x @param {number} y @param {number} side @param {string} fill @param {string} stroke */
+  corner(x, y, side, fill, stroke) {
     const { context } = this;
     Object.assign(context, { fillStyle: fill, strokeStyle: stroke, lineWidth: 1 });
     context.beginPath();
-    context.arc(x, y, radius, 0, 7);
+    context.moveTo(x, y);
+    context.lineTo(x + side, y);
+    context.lineTo(x, y + side);
+    context.closePath();
     context.fill();
     context.stroke();
   }
@@ -130,9 +133,9 @@ export class SvgPen {
     this.group.append(svg("line", { x1, y1, x2, y2, stroke, "stroke-width": width, "stroke-opacity": opacity }));
   }
 
-  /** @param {number} cx @param {number} cy @param {number} r @param {Ink} ink */
-  circle(cx, cy, r, { fill, stroke }) {
-    this.group.append(svg("circle", { cx, cy, r, fill, stroke }));
+  /** @param {number} x @param {number} y @param {number} side @param {string} fill @param {string} stroke */
+  corner(x, y, side, fill, stroke) {
+    this.group.append(svg("path", { d: `M${x} ${y}h${side}l${-side} ${side}z`, fill, stroke }));
   }
 
   /** @param {number} x @param {number} y @param {string} text @param {Lettering} lettering */

@@ -43,11 +43,8 @@ export class Player {
       this.stop();
       this.tell(Number(slider.value));
     });
-    const slider = node("input", {
-      ...{ type: "range", min: 0, max: last, step: 1 },
-      "aria-label": "training step",
-      "data-name": "time",
-    });
+    const named = { "aria-label": "training step", "data-name": "time" };
+    const slider = node("input", { type: "range", min: 0, max: last, step: 1, ...named });
     slider.addEventListener("input", () => this.go(Number(slider.value)));
     const step = node("span", { class: "number" });
     const loss = node("span");

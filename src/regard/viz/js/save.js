@@ -98,7 +98,7 @@ function makePoster(scene, colours) {
   return atSavedSize(() => {
     const plain = { ...scene, changes: null, heads: [scene.head] };
     const geometry = gridGeometry(scene.map.layers, POSTER);
-    const picture = sheet(scene, "all heads: rows are layers, columns are heads", colours);
+    const picture = sheet(scene, "all heads", colours);
     const group = svg("g", { transform: `translate(${AROUND} ${AROUND + 2 * TITLE})` });
     const pen = new SvgPen(group);
     geometry.tiles.forEach((_, index) => paintTile(pen, plain, geometry, colours, index));
@@ -184,21 +184,16 @@ export function saveItems(scene, colours) {
     save(file, await addPngText(await rasterize(make()), collectMetadata(scene, colours, poster)));
   /** @param {string} file @param {string} text @param {string} type */
   const write = (file, text, type) => save(file, new Blob([text], { type }));
+  const picture = () => makePicture(scene, colours);
+  const vector = () => write(`${name}.svg`, serialize(picture()), "image/svg+xml");
+  const poster = () => png(`${all}.png`, () => makePoster(scene, colours), true);
+  const measures = () => write(`${all}.csv`, measuresCsv(scene, colours), "text/csv");
   return [
-    { label: "PNG", hint: "the picture", reason, does: () => png(`${name}.png`, () => makePicture(scene, colours)) },
-    {
-      ...{ label: "SVG", hint: "the picture, for a paper", reason },
-      does: () => write(`${name}.svg`, serialize(makePicture(scene, colours)), "image/svg+xml"),
-    },
+    { label: "PNG", hint: "the picture", reason, does: () => png(`${name}.png`, picture) },
+    { label: "SVG", hint: "the picture, for a paper", reason, does: vector },
     { label: "CSV", hint: "its numbers", does: () => write(`${name}.csv`, formatCsv(scene, colours), "text/csv") },
-    {
-      ...{ label: "Poster of all heads", hint: "PNG" },
-      does: () => png(`${all}.png`, () => makePoster(scene, colours), true),
-    },
-    {
-      ...{ label: "Measures of all heads", hint: "CSV" },
-      does: () => write(`${all}.csv`, measuresCsv(scene, colours), "text/csv"),
-    },
+    { label: "Poster of all heads", hint: "PNG", does: poster },
+    { label: "Measures of all heads", hint: "CSV", does: measures },
   ];
 }
 

@@ -53,6 +53,7 @@ const ROLLOUT =
  * @property {Palette} colours
  * @property {number} width in pixels
  * @property {number} height in pixels
+ * @property {number} [largest] pixels of the picture of a head
  * @property {boolean} [onPaper] whether it is printed and must be drawn at once
  */
 

@@ -1,7 +1,7 @@
 // A sentence that describes one row of weights, without claims beyond the numbers.
 
 import { node } from "./dom.js";
-import { axisTitles, headTag, isolate, layerTitle, percent, revealHidden, tokenLabel } from "./labels.js";
+import { axisTitles, headTitle, isolate, layerTitle, percent, revealHidden, tokenLabel } from "./labels.js";
 import { isOff } from "./scene.js";
 
 /** @import { MapData } from "./data.js" */
@@ -20,15 +20,17 @@ const NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven
 export function sentence(scene) {
   const { map, layer, matrix, head, state, derived } = scene;
   if (!matrix.rows || !matrix.columns) return "This layer has no weights here.";
-  const name = derived ? `Rollout up to ${layerTitle(layer, map.layers)}` : headTag(map.layers, layer, head);
+  const name = derived
+    ? `Rollout up to ${layerTitle(layer, map.layers)}`
+    : sentenceCase(headTitle(map.layers, layer, head));
   if (isOff(scene, head)) return `${name} is switched off; its weights before are shown pale.`;
   const query = mentionLabel(matrix.queries[state.query]);
   if (state.key !== null) {
     const weight = rounded(matrix.at(head, state.query, state.key));
-    return `${name} · ${query} attends to ${mentionLabel(matrix.keys[state.key])} (${weight}).`;
+    return `${name}: ${query} attends to ${mentionLabel(matrix.keys[state.key])} (${weight}).`;
   }
   const row = matrix.row(matrix.slices[head], state.query);
-  return `${name} · ${query} attends to ${target(matrix, row, axisTitles(scene)[1].split(" ")[0])}.`;
+  return `${name}: ${query} attends to ${target(matrix, row, axisTitles(scene)[1].split(" ")[0])}.`;
 }
 
 /** Further facts about the selected row. @param {Scene} scene */
@@ -95,6 +97,11 @@ function rounded(share) {
 /** @param {number} count */
 function number(count) {
   return NUMBER_WORDS[count] ?? String(count);
+}
+
+/** @param {string} text */
+function sentenceCase(text) {
+  return text[0].toUpperCase() + text.slice(1);
 }
 
 /** @param {string} label */

@@ -1,6 +1,7 @@
 // What is selected: one object that every part of the page follows, and its form in the address.
 
 import { MEASURE_NAMES, peak } from "./measures.js";
+import { firstRow } from "./scale.js";
 
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix, Weights } from "./matrix.js" */
@@ -118,6 +119,8 @@ export function currentLayer({ layers, opens }, name) {
 // The layer, head and row that the view opens with.
 
 const MOST_COMPARED = 250_000; // weights of a map; of more, one layer is looked at, so that the page opens quickly
+const CLEAR = 0.4; // weight of a clear relation
+const LEAST_COMPARED = 4; // weights of one distance; the mean of fewer is taken over so many
 const SPECIAL_TOKEN = /^(\[.*\]|<.*>)$/; // tokens such as [CLS] and </s>
 
 /**
@@ -141,9 +144,12 @@ function openingScores({ importance }, { name, kind, measures }, matrix) {
 export function fitState(state, data, map, weights) {
   const usual = currentLayer(map, state.layer);
   if (!usual) return null;
-  const layer = state.layer === null && state.head === null ? clearestLayer(data, map, usual, weights) : usual;
+  const fresh = state.layer === null && state.head === null;
+  /** @type {Finding} */
+  const found = fresh ? findOpening(data, map, usual, weights) : { layer: usual };
+  const { layer } = found;
   const matrix = weights.of(layer, state);
-  const wanted = state.head ?? (layer.name === map.opens ? map.head : null);
+  const wanted = state.head ?? found.head ?? (layer.name === map.opens ? map.head : null);
   const scores = () => openingScores(data, layer, () => matrix);
   const head = wanted !== null && wanted < matrix.heads ? wanted : largestAt(scores());
   const opening = state.layer === null && state.query === START.query && state.key === null;
@@ -153,7 +159,9 @@ export function fitState(state, data, map, weights) {
       ...state,
       layer: layer.name,
       head,
-      query: opening ? openingRow(matrix, head, layer.kind) : Math.max(0, Math.min(state.query, matrix.rows - 1)),
+      query: opening
+        ? (found.query ?? openingRow(matrix, head, layer.kind))
+        : Math.max(0, Math.min(state.query, matrix.rows - 1)),
       key: state.key === null ? null : Math.max(0, Math.min(state.key, matrix.columns - 1)),
     },
   };
@@ -164,36 +172,64 @@ function largestAt(values) {
   return Math.max(0, values.indexOf(Math.max(...values)));
 }
 
+/** @typedef {{ layer: LayerData, head?: number, query?: number }} Finding */
+
 /**
- * The layer with the head of the largest score, among the layers of one kind; `first` if the map is too large.
- * @param {ViewData} data @param {MapData} map @param {LayerData} first @param {Weights} weights
+ * Among the layers of one kind, a clear relation of two words, otherwise the layer with the head of the largest score;
+ * `first` if the map is too large.
+ * @param {ViewData} data @param {MapData} map @param {LayerData} first @param {Weights} weights @returns {Finding}
  */
-function clearestLayer(data, map, first, weights) {
+function findOpening(data, map, first, weights) {
   const layers = map.layers.filter((layer) => layer.kind === first.kind);
   const count = layers.reduce((sum, layer) => sum + (layer.measures ? 0 : weights.size(layer)), 0);
-  if (map.opens || count > MOST_COMPARED) return first;
+  if (map.opens || count > MOST_COMPARED) return { layer: first };
+  const whole =
+    first.kind !== "cross" && !data.importance && layers.every((layer) => !layer.measures && !layer.relevant);
+  const heads = whole
+    ? layers.flatMap((layer) => weights.of(layer, START).slices.map((_, head) => ({ layer, head })))
+    : [];
+  const found = heads.map(({ layer, head }) => clearestRelation(weights.of(layer, START), head, CLEAR));
+  const clearest = largestAt(found.map(({ score }) => score));
+  if (found[clearest]?.score) return { ...heads[clearest], query: found[clearest].query };
   const best = layers.map((layer) => Math.max(...openingScores(data, layer, () => weights.of(layer, START))));
-  return layers[largestAt(best)] ?? first;
+  return { layer: layers[largestAt(best)] ?? first };
+}
+
+/**
+ * The query of the largest weight of a head on a different word that neither the distance nor the key alone explains;
+ * far words count more. The score is 0 if there is none.
+ * @param {Matrix} matrix @param {number} head @param {number} [least] weight
+ */
+function clearestRelation(matrix, head, least = 0) {
+  const { rows, columns, keys } = matrix;
+  const words = keys.map((label) => /[\p{L}\p{N}]/u.test(label) && !SPECIAL_TOKEN.test(label));
+  const [ofKey, ofDistance] = [new Float32Array(columns), new Float32Array(rows + columns)];
+  matrix.slices[head].forEach((weight, index) => {
+    const [query, key] = [Math.floor(index / columns), index % columns];
+    ofKey[key] += weight / rows;
+    ofDistance[key - query + rows] += weight / Math.max(rows - Math.abs(key - query), LEAST_COMPARED);
+  });
+  const found = { query: 0, score: 0 };
+  for (let query = firstRow(matrix); query < rows; query += 1) {
+    for (let key = 0; key < columns; key += 1) {
+      const weight = matrix.at(head, query, key);
+      if (weight < least || !words[query] || !words[key] || keys[query] === keys[key]) continue;
+      const unexplained = weight - Math.max(ofKey[key], ofDistance[key - query + rows]);
+      const score = unexplained * Math.sqrt(Math.abs(query - key));
+      if (score > found.score) Object.assign(found, { query, score });
+    }
+  }
+  return found;
 }
 
 /**
  * The row that the view opens with. A causal step sees least in the first row and most in the last one. In other
- * self-attention: the row with the largest weight on another token that is not special; otherwise the first row.
+ * self-attention: the row with the clearest relation; otherwise the first row.
  * @param {Matrix} matrix @param {number} head @param {LayerData["kind"]} kind
  */
 export function openingRow(matrix, head, kind) {
   if (matrix.causal) return matrix.rows - 1;
-  if (kind === "cross" || matrix.relevant?.length) return 0;
-  const special = matrix.keys.map((label) => SPECIAL_TOKEN.test(label));
-  let [row, largest] = [0, 0];
-  for (let query = 0; query < matrix.rows; query += 1) {
-    if (SPECIAL_TOKEN.test(matrix.queries[query])) continue;
-    for (let key = 1; key < matrix.columns; key += 1) {
-      if (special[key] || key === query || matrix.at(head, query, key) <= largest) continue;
-      [row, largest] = [query, matrix.at(head, query, key)];
-    }
-  }
-  return row;
+  return kind === "cross" || matrix.relevant?.length ? 0 : clearestRelation(matrix, head).query;
 }
 
 // The selection in the page's address: it survives a reload, and a link shows others the same view.

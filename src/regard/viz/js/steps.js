@@ -8,9 +8,10 @@ const KEY = "regard-first-steps";
 const STEPS = { look: "Look: click a square", off: "Switch off the head", why: "Ask why" };
 
 export class FirstSteps {
-  /** @param {StepName[]} names steps that this page offers */
-  constructor(names) {
+  /** @param {StepName[]} names steps that this page offers @param {(name: StepName) => void} does what a step says */
+  constructor(names, does) {
     this.names = names;
+    this.does = does;
     this.done = readDone();
     this.element = node("div", { class: "first", role: "group", "aria-label": "First steps" });
     this.draw();
@@ -30,7 +31,10 @@ export class FirstSteps {
     if (!left.length) return this.element.replaceChildren();
     const items = this.names.map((name, index) => {
       const done = this.done.includes(name);
-      return node("span", { class: done ? "done" : undefined }, `${done ? "✓" : index + 1} ${STEPS[name]}`);
+      const named = { class: done ? "done" : undefined };
+      const item = done || name === "look" ? node("span", named) : button("", () => this.does(name));
+      item.append(node("b", {}, done ? "✓" : String(index + 1)), ` ${STEPS[name]}`);
+      return item;
     });
     const close = button("×", () => {
       this.done = [...this.names];

@@ -1,6 +1,6 @@
 // The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
-import { button, keepFocus, messageOf, node, Part, svg } from "./dom.js";
+import { barCell, button, keepFocus, messageOf, node, Part, scrollBox, svg, table } from "./dom.js";
 import { isolate, signedNumber, plainToken } from "./labels.js";
 import { latest } from "./arithmetic.js";
 import { cssColour } from "./colours.js";
@@ -117,10 +117,8 @@ export class Sum {
     const bar = node("div", { class: "bar" });
     const label = node("label", {}, "softmax temperature");
     label.append(this.slider, this.said);
-    bar.append(
-      label,
-      button("temperature 1", () => this.heat(1)),
-    );
+    const reset = button("temperature 1", () => this.heat(1));
+    bar.append(label, reset);
     return bar;
   }
 }
@@ -170,28 +168,21 @@ function rowSection(explanation, colours, choose) {
       : order;
   if (!named.includes(key)) named.push(key);
   const largest = Math.max(...weights, 1e-9);
-  const table = node("table");
-  table.append(headRow("key", "score", ...(temperature === 1 ? [] : [`÷ ${temperature}`]), "weight", ""));
-  const body = node("tbody");
-  for (const index of named) {
-    const row = node("tr", { class: index === key ? "on" : undefined });
-    const name = node("th", { scope: "row" });
+  const rows = named.map((index) => {
     const chosen = button(`${plainToken(key_labels[index])} (${index})`, () => choose(index));
     chosen.dataset.name = `sum-key-${index}`;
-    name.append(chosen);
     const score = may_see[index] ? scores[index].toFixed(4) : "masked";
     const divided = may_see[index] ? (scores[index] / temperature).toFixed(4) : "";
-    row.append(name, node("td", {}, score), ...(temperature === 1 ? [] : [node("td", {}, divided)]));
-    row.append(node("td", {}, weights[index].toFixed(4)), barCell(weights[index] / largest, colours));
-    body.append(row);
-  }
-  table.append(body);
+    const bar = barCell((weights[index] / largest) * BAR, cssColour(colours.at(0.65)));
+    return [chosen, score, ...(temperature === 1 ? [] : [divided]), weights[index].toFixed(4), bar];
+  });
+  const names = ["key", "score", ...(temperature === 1 ? [] : [`÷ ${temperature}`]), "weight", ""];
   const left = order.length - named.length;
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const text = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
   return [
     heading(`2. Weights: mask, then ${normalizer ?? "softmax over the row"}`, `(Tk = ${weights.length})`),
-    scrollBox(table, "scores and weights of the row"),
+    scrollBox(table(names, rows, named.indexOf(key)), "scores and weights of the row"),
     node("p", {}, text),
   ];
 }
@@ -220,22 +211,16 @@ function contextSection(explanation, colours) {
 function answerSection({ answered }, colours) {
   if (!answered) return [];
   const { state, classes, logits, probabilities, answer, probability } = answered;
-  const table = node("table");
-  table.append(headRow("answer", "logit", "probability", ""));
-  const body = node("tbody");
-  classes.slice(0, MOST_ANSWERS).forEach((label, index) => {
-    const row = node("tr", { class: label === answer ? "on" : undefined });
-    row.append(node("th", { scope: "row" }, plainToken(label)), node("td", {}, logits[index].toFixed(4)));
-    row.append(node("td", {}, probabilities[index].toFixed(4)), barCell(probabilities[index], colours));
-    body.append(row);
+  const rows = classes.slice(0, MOST_ANSWERS).map((label, index) => {
+    const bar = barCell(probabilities[index] * BAR, cssColour(colours.at(0.65)));
+    return [plainToken(label), logits[index].toFixed(4), probabilities[index].toFixed(4), bar];
   });
-  table.append(body);
   const title = `4. Answer at this step: ${isolate(plainToken(answer))}, probability ${probability.toFixed(4)}`;
   return [
     heading(title, `(${classes.length} likeliest classes)`),
     strips([["state after later layers", state]], colours),
     node("p", {}, "logits = W · state + b; probabilities = softmax over all classes"),
-    scrollBox(table, "logits and probabilities"),
+    scrollBox(table(["answer", "logit", "probability", ""], rows, classes.indexOf(answer)), "logits and probabilities"),
   ];
 }
 
@@ -363,15 +348,14 @@ function reasons({ head, query, key, query_label, key_label, score, fixed, addit
 function side(title, parts, colours) {
   const section = node("div");
   const largest = Math.max(...parts.map(({ value }) => Math.abs(value)), 1e-9);
-  const table = node("table");
-  const body = node("tbody");
-  for (const { text, value } of parts.slice(0, MOST_PARTS)) body.append(partRow(text, value, largest, colours));
+  const rows = parts.slice(0, MOST_PARTS).map(({ text, value }) => partRow(text, value, largest, colours));
   const others = parts.slice(MOST_PARTS);
   const sum = others.reduce((total, { value }) => total + value, 0);
-  if (others.length)
-    body.append(partRow(`${others.length} other${others.length > 1 ? "s" : ""}`, sum, largest, colours));
-  table.append(body);
-  section.append(heading(title, `(${parts.length} part${parts.length > 1 ? "s" : ""})`), scrollBox(table, title));
+  if (others.length) rows.push(partRow(`${others.length} other${others.length > 1 ? "s" : ""}`, sum, largest, colours));
+  section.append(
+    heading(title, `(${parts.length} part${parts.length > 1 ? "s" : ""})`),
+    scrollBox(table([], rows), title),
+  );
   return [section];
 }
 
@@ -381,14 +365,9 @@ function side(title, parts, colours) {
  * @param {Palette} colours
  */
 function partRow(text, value, largest, colours) {
-  const element = node("tr");
-  const bar = node("span", { "aria-hidden": "true" });
-  bar.style.width = `${Math.min(Math.abs(value) / largest, 1) * LONGEST_PART}px`;
-  bar.style.background = cssColour(colours.change(value < 0 ? -1 : 1));
-  const cell = node("td", { class: "bars" });
-  cell.append(bar);
-  element.append(node("th", { scope: "row", class: "part" }, text), node("td", {}, signedNumber(value)), cell);
-  return element;
+  const pixels = Math.min(Math.abs(value) / largest, 1) * LONGEST_PART;
+  const name = node("th", { scope: "row", class: "part" }, text);
+  return [name, signedNumber(value), barCell(pixels, cssColour(colours.change(value < 0 ? -1 : 1)))];
 }
 
 // Numbers as bars: vectors, and shares in tables.
@@ -402,31 +381,6 @@ function heading(text, shape) {
   const element = node("h3", {}, `${text} `);
   element.append(node("span", { class: "quiet" }, shape));
   return element;
-}
-
-/** @param {string[]} names */
-export function headRow(...names) {
-  const [top, row] = [node("thead"), node("tr")];
-  row.append(...names.map((name) => (name ? node("th", { scope: "col" }, name) : node("td"))));
-  top.append(row);
-  return top;
-}
-
-/** @param {number} share @param {Palette} colours */
-function barCell(share, colours) {
-  const cell = node("td", { class: "bars" });
-  const bar = node("span", { "aria-hidden": "true" });
-  bar.style.width = `${Math.max(0, share) * BAR}px`;
-  bar.style.background = cssColour(colours.at(0.65));
-  cell.append(bar);
-  return cell;
-}
-
-/** A table that scrolls if it is wider than the page. @param {HTMLTableElement} table @param {string} name */
-export function scrollBox(table, name) {
-  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": name });
-  box.append(table);
-  return box;
 }
 
 /**
@@ -467,13 +421,8 @@ function strip(name, values, largest, colours) {
     const tall = (Math.abs(value) / largest) * (height / 2);
     const y = value < 0 ? height / 2 : height / 2 - tall;
     const fill = cssColour(colours.change(value < 0 ? -1 : 1));
-    const bar = svg("rect", {
-      x: index * step,
-      y,
-      width: Math.max(step - (step > 3 ? 1 : 0), 0.5),
-      height: tall,
-      fill,
-    });
+    const wide = Math.max(step - (step > 3 ? 1 : 0), 0.5);
+    const bar = svg("rect", { x: index * step, y, width: wide, height: tall, fill });
     bar.append(svg("title", {}, `${index}: ${value.toFixed(4)}`));
     picture.append(bar);
   });

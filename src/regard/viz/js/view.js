@@ -1,5 +1,6 @@
 // The view: keeps the selection, and draws every part from it.
 
+import { clamp } from "./arithmetic.js";
 import { isDark, palette } from "./colours.js";
 import { Details } from "./details.js";
 import { button, keepFocus, menu, node, Part, setTextScale } from "./dom.js";
@@ -64,7 +65,11 @@ export class View {
     const steps = ["look"];
     if (options.touch) steps.push("off");
     if (options.why) steps.push("why");
-    this.steps = new FirstSteps(steps);
+    this.steps = new FirstSteps(steps, (name) => {
+      this.showDrawer(true);
+      if (name === "why") this.actions.choose({ why: true });
+      else this.details.press(name);
+    });
     /** A place at the left of the top bar. */
     this.slot = node("div", { class: "slot" });
     this.sentence = node("p", { class: "sentence", "aria-live": "polite" });
@@ -229,13 +234,9 @@ export class View {
     if (data.playback) player.tell(state.frame);
     const { colours } = this.surface();
     this.legend.show(scene, colours);
-    this.grid.element.style.setProperty("--columns", String(Math.max(...map.layers.map((one) => columnsOf(one)))));
-    const room = this.grid.element;
     this.details.show({ data, map, scene, interventions }, colours);
-    const surface = this.surface(); // all around the picture is there
-    this.stage.show(scene, surface);
-    const sides = { width: room.clientWidth - 2 * GRID_EDGE, height: room.clientHeight - GRID_ABOVE * textFactor() };
-    this.grid.show(scene, interventions, { ...surface, ...sides });
+    this.grid.show(scene, interventions, { colours, onPaper: this.onPaper, ...this.gridRoom() });
+    this.stage.show(scene, this.surface()); // all around the picture is there
   }
 
   /** Shows a dragged weight until the model has answered. @param {Placed} place @param {number} to */
@@ -253,6 +254,15 @@ export class View {
     const { onPaper } = this;
     if (onPaper) return { colours, onPaper, ...PAPER, width: Math.min(clientWidth || PAPER.width, PAPER.width) };
     return { colours, onPaper, width: Math.max(clientWidth, 40), height: Math.max(clientHeight, 40) };
+  }
+
+  /** The room of the heads, whose part is as wide as they need. */
+  gridRoom() {
+    const { clientWidth: wide } = this.root;
+    const largest = clamp(wide / 16, 40, 110 * textFactor());
+    if (wide < ONE_COLUMN) return { width: wide - 2 * GRID_EDGE, height: innerHeight / 2, largest };
+    const height = this.grid.element.clientHeight - GRID_AROUND * textFactor();
+    return { width: Math.max(NARROWEST_GRID, wide / 5) - 2 * GRID_EDGE, height, largest };
   }
 
   /** Opens or closes the drawer; null: as the width suggests. @param {boolean | null} open */
@@ -289,12 +299,9 @@ export class View {
 }
 
 const GRID_EDGE = 2; // pixels beside the grid of heads
-const GRID_ABOVE = 60; // pixels of the list above it
-
-/** @param {ViewData["maps"][number]["layers"][number]} layer */
-function columnsOf({ weights }) {
-  return Array.isArray(weights) ? weights.length : weights.heads;
-}
+const GRID_AROUND = 145; // pixels of the lists above and below it
+const NARROWEST_GRID = 240; // pixels that it can have
+const ONE_COLUMN = 700; // pixels of a view; in narrower ones, the heads are below the picture
 
 /** @param {ViewData} data @param {State} state @param {Actions} actions */
 function inputList({ maps }, { map }, { choose }) {
