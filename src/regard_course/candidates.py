@@ -218,7 +218,7 @@ def is_library(filename: str) -> bool:
 
 
 @functools.cache
-def _is_learners(filename: str) -> bool:
+def is_learners(filename: str) -> bool:
     return not is_library(filename) and not filename.startswith((STANDARD_LIBRARY, "<frozen ", str(COURSE)))
 
 
@@ -278,4 +278,4 @@ def _is_called_by_learner(caller: FrameType | None) -> bool:
         if _solves_exercise(caller.f_code):
             return False  # that function is recorded
         caller = caller.f_back
-    return caller is not None and _is_learners(caller.f_code.co_filename)
+    return caller is not None and is_learners(caller.f_code.co_filename)

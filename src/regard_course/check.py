@@ -21,7 +21,7 @@ from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.exercises.exercise import Exercise
 from regard_course.grading import begin_report, grade
 from regard_course.handed_in import file_problem, show_name
-from regard_course.inputs import Case
+from regard_course.inputs import Array, Case
 from regard_course.mistakes.solution import Solution
 from regard_course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
 from regard_course.sandbox import NO_EXERCISE, SECONDS, Assignment, ForkServer, JobResult, run_file, run_object
@@ -30,6 +30,7 @@ from regard_course.worker import load_file
 # Exercises from a file outside the package: a correct function, its inputs, and wrong functions with names.
 
 Inputs = Callable[[int], Mapping[str, Mapping[str, Any]]]
+Record = Callable[[Exercise, Case], list[list[Array]]]
 GRADIENTS = "gradients"
 
 
@@ -179,9 +180,11 @@ def check(
         file = inspect.getfile(inspect.unwrap(object))
     if is_library(file):
         result = JobResult(imported={chosen.name: (name, object.__module__)})
-        return _report(name, result, {}, assignment)
-    result = run_object(object, Path(file).parent if file else Path.cwd(), assignment)
-    return _report(name, result, {chosen.name: name}, assignment)
+        return _report(name, result, {}, assignment, lambda item, case: [])
+    run = functools.partial(run_object, object, Path(file).parent if file else Path.cwd(), assignment)
+    return _report(
+        name, run(), {chosen.name: name}, assignment, lambda item, case: run(record=(item.name, case)).recordings
+    )
 
 
 def choose_exercises(exercise: str | None, *, seed: int = 0, exercises: str | Path | None = None) -> Assignment:
@@ -222,7 +225,17 @@ def check_file(
         raise InputError(f"file {str(path)!r} is not a Python file: its name must end in .py")
     assignment = assignment or choose_exercises(None)
     with contextlib.nullcontext(server) if server else ForkServer() as running:
-        result = run_file(path, assignment, running, seconds=seconds, home=home)
+        run = functools.partial(run_file, path, server=running, seconds=seconds, home=home)
+        return _check_run(path, assignment, run)
+
+
+def _check_run(path: Path, assignment: Assignment, run: Callable[..., JobResult]) -> CheckReport:
+    result = run(assignment)
+
+    def record(exercise: Exercise, case: Case) -> list[list[Array]]:
+        alone = dataclasses.replace(assignment, exercises=(exercise,))
+        return run(alone, record=(exercise.name, case)).recordings
+
     if result.exercises == {} and not result.imported:
         names = ", ".join(exercise.name for exercise in assignment.exercises)
         defined = ", ".join(result.names) or "nothing"
@@ -230,15 +243,18 @@ def check_file(
             f"{show_name(path.name)} contains no answer to an exercise: it defines {defined}; use one of the "
             f"names {names}"
         )
-    return _report(show_name(path.name), result, result.exercises or {}, assignment)
+    return _report(show_name(path.name), result, result.exercises or {}, assignment, record)
 
 
 class NoAnswerError(InputError):
     """Raised if a file contains no answer to an exercise."""
 
 
-def _report(name: str, result: JobResult, exercises: dict[str, str], assignment: Assignment) -> CheckReport:
-    """Return the report on the answers in a file or an object. `exercises`: name of the answer to each."""
+def _report(
+    name: str, result: JobResult, exercises: dict[str, str], assignment: Assignment, record: Record
+) -> CheckReport:
+    """Return the report on the answers in a file or an object. `exercises`: name of the answer to each. `record`:
+    returns all arrays of another run of an answer."""
     reports = []
     if NO_EXERCISE in result.failures:
         words, lines = result.failures[NO_EXERCISE]
@@ -246,7 +262,7 @@ def _report(name: str, result: JobResult, exercises: dict[str, str], assignment:
             ExerciseReport(exercise=name, title=name, object="", state="stopped", trouble=words, lines=lines)
         )
     for exercise, answer in exercises.items():
-        reports.append(_exercise_report(assignment.find(exercise), answer, result, assignment.seed))
+        reports.append(_exercise_report(assignment.find(exercise), answer, result, assignment.seed, record))
     reports = [_mark_helper(report, reports, result) for report in reports]
     for exercise, (answer, module) in result.imported.items():
         begun = begin_report(assignment.find(exercise), answer, assignment.seed)
@@ -259,14 +275,14 @@ def _report(name: str, result: JobResult, exercises: dict[str, str], assignment:
     return CheckReport(name=name, exercises=reports, prints=shown)
 
 
-def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int) -> ExerciseReport:
+def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int, record: Record) -> ExerciseReport:
     names = ", ".join(result.replaced)
     replaced = [f"your file replaces {names}, also for the checker and all libraries"] if names else []
     if exercise.name in result.failures or not result.answers.get(exercise.name):
         words, lines = result.failures.get(exercise.name, ("was not reached", []))
         report = begin_report(exercise, name, seed)
         return dataclasses.replace(report, state="stopped", trouble=words, lines=lines, notes=replaced)
-    report = grade(exercise, name, seed, result.answers[exercise.name])
+    report = grade(exercise, name, seed, result.answers[exercise.name], functools.partial(record, exercise))
     notes = [
         f"{function} does the work of {name}, not your own code" for function in result.library.get(exercise.name, [])
     ]
@@ -291,7 +307,7 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
         return report
     user = (right or users)[0]
     words = f"{user.object} uses it; as an answer to {report.exercise} it would be {report.state}"
-    without: dict[str, Any] = {"cases": [], "diagnoses": [], "notes": [], "lines": [], "ending": ""}
+    without: dict[str, Any] = {"cases": [], "diagnoses": [], "notes": [], "lines": [], "ending": "", "first_step": None}
     return dataclasses.replace(report, state="helper", trouble=words, **without)
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from regard_course.arrays import Outputs, decode_outputs, equal_arrays, equal_gradients
 from regard_course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, find_example
 from regard_course.exercises.exercise import Exercise
+from regard_course.first_step import choose_case, find_first_step
 from regard_course.inputs import Array, Case
 from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
 
@@ -34,6 +35,8 @@ NOTE_FIRST = (
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
+Record = Callable[[Case], Sequence[Sequence[Array]]]
+"""Function that returns the arrays of the learner's runs with an input."""
 
 
 def begin_report(exercise: Exercise, name: str, seed: int) -> ExerciseReport:
@@ -43,10 +46,13 @@ def begin_report(exercise: Exercise, name: str, seed: int) -> ExerciseReport:
     )
 
 
-def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[Answer]]) -> ExerciseReport:
+def grade(
+    exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[Answer]], record: Record | None = None
+) -> ExerciseReport:
     """Return the report on the answers to all cases.
 
-    name: the learner's function or class. attempts: answers for each interpretation of its parameters.
+    name: the learner's function or class. attempts: answers for each interpretation of its parameters. record: runs
+    the code again if no known mistake explains its answers.
     """
     cases, report = exercise.cases(seed), begin_report(exercise, name, seed)
     if any(answer.get("started") is False for answer in attempts[0]):
@@ -66,8 +72,14 @@ def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[
     ending = ""
     if not explanations and _any_difference(exercise, cases, answers, expected):
         ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE if complete else SEARCH_LIMIT
+    first_step = None
+    if wrong and not explanations and record and not exercise.call:
+        first_step = _first_step(exercise, cases, answers, reports, record)
+    if first_step and not shown_notes:
+        ending = UNKNOWN_MISTAKE.partition(START_HERE)[0].strip() if ending else ""
     return dataclasses.replace(
         report,
+        first_step=first_step,
         state="wrong" if faulty else "right",
         cases=reports,
         diagnoses=[
@@ -78,6 +90,21 @@ def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[
         lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
         ending=ending,
     )
+
+
+def _first_step(
+    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], reports: Sequence[CaseReport], record: Record
+) -> Finding | None:
+    """Return the first quantity that differs on a small input whose outputs are wrong, or that fails."""
+    failed = [report.verdict == "failed" for report in reports]
+    wrong = [
+        bool(_first_difference(exercise, case, answer, exercise.expected(case)))
+        for case, answer in zip(cases, answers, strict=True)
+    ]
+    case = choose_case(cases, wrong if any(wrong) else failed)
+    if case is None:
+        return None
+    return find_first_step(exercise, case, record(case), decode_outputs(answers[cases.index(case)]))
 
 
 def _select_attempt(

@@ -26,7 +26,8 @@ from regard_course.arrays import (
     guess_libraries,
     loaded_torch,
 )
-from regard_course.inputs import Case, Specification
+from regard_course.inputs import Array, Case, Specification
+from regard_course.recording import Recorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
 from regard_course.weight_matching import (
     CopiedWeights,
@@ -152,15 +153,7 @@ def _call_solution(
     exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
 ) -> Answer:
     differentiate = bool(case.gradients) and library == "torch"
-    function, copied, values = solution, CopiedWeights(), dict(case.arguments)
-    notes: list[Note] = []
-    if isinstance(solution, type):
-        function = initialize(exercise, solution, case)
-        values = _call_arguments(exercise, case)
-        weights = exercise.module_weights(case)
-        if weights:
-            copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
-            notes += _weight_notes(copied, find_hidden_modules(function))
+    function, copied, values, notes = _prepare(exercise, solution, case, layout)
     arguments = {name: convert_argument(value, library, differentiate) for name, value in values.items()}
     seed_generators()  # again, because the initial weights of a module took random numbers
     result = call_function(function, arguments)
@@ -174,6 +167,40 @@ def _call_solution(
     notes += _repetition_notes(function, values, library, case, outputs)
     gradients = _gradients(exercise, case, result, arguments, function, copied) if differentiate else {}
     return {"outputs": encode_outputs(outputs), "gradients": gradients, "notes": notes}
+
+
+def _prepare(
+    exercise: Specification, solution: Any, case: Case, layout: WeightLayout
+) -> tuple[Any, CopiedWeights, dict[str, Any], list[Note]]:
+    """Return the function or the module with the weights of a case, its arguments, and notes on the weights."""
+    function, copied, values = solution, CopiedWeights(), dict(case.arguments)
+    notes: list[Note] = []
+    if isinstance(solution, type):
+        function = initialize(exercise, solution, case)
+        values = _call_arguments(exercise, case)
+        weights = exercise.module_weights(case)
+        if weights:
+            copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
+            notes += _weight_notes(copied, find_hidden_modules(function))
+    return function, copied, values, notes
+
+
+def record_answer(exercise: Specification, solution: Any, case: Case) -> list[list[Array]]:
+    """Return all arrays of a run with one case, for each combination of library and layout."""
+    runs = []
+    for library in guess_libraries(solution):
+        for layout in _layouts(exercise, solution, case):
+            recorder = Recorder()
+            with contextlib.suppress(Exception):  # what was computed before an error is recorded
+                function, _, values, _ = _prepare(exercise, solution, case, layout)
+                arguments = {name: convert_argument(value, library) for name, value in values.items()}
+                if library == "numpy":
+                    arguments = {name: trace_arrays(value, recorder) for name, value in arguments.items()}
+                seed_generators()
+                with record_run(recorder):
+                    call_function(function, arguments)
+            runs.append(list(recorder.arrays.values()))
+    return sorted(runs, key=len, reverse=True)[:MAX_ATTEMPTS]
 
 
 def seed_generators() -> None:

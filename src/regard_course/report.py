@@ -83,6 +83,9 @@ class ExerciseReport:
     """The lines of the learner's code where an error occurred."""
     ending: str = ""
     """Advice for an error that no diagnosis explains."""
+    first_step: Finding | None = None
+    """The first quantity at which a run of the code leaves the right solution, if no known mistake explains the
+    answers; see `first_step`."""
     inputs: int = 0
     """Number of inputs of the exercise."""
 
@@ -106,8 +109,9 @@ class ExerciseReport:
         if self.state in ("right", "not begun"):
             return "; ".join(self.notes)
         named = " or: ".join(" ".join(finding.did for finding in item.findings) for item in self.diagnoses)
+        step = self.first_step.did if self.first_step else ""
         wrong = [f"{case.name}: {case.words}" for case in self.cases if case.verdict in ("wrong", "failed")]
-        return " ".join((self.trouble or named or "; ".join(self.notes) or "".join(wrong[:1])).split())
+        return " ".join((self.trouble or named or "; ".join(self.notes) or step or "".join(wrong[:1])).split())
 
 
 @public
@@ -167,6 +171,8 @@ def _show_exercise(report: ExerciseReport) -> RenderableType:
     parts += [_show_diagnosis(diagnosis) for diagnosis in report.diagnoses]
     if report.ending:
         parts.append(Text(f"  {report.ending}"))
+    if report.first_step:
+        parts.append(_show_diagnosis(Diagnosis(findings=[report.first_step])))
     return Group(*parts)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from regard.errors import MachineError
 from regard_course.arrays import decode_outputs, equal_outputs
 from regard_course.exercises.exercise import Exercise
+from regard_course.inputs import Array, Case
 from regard_course.time_limit import format_limit
 from regard_course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, REPLY_RIGHT, REPLY_WRONG, run_in_fork
 
@@ -167,6 +168,8 @@ class JobResult:
     prints: str = ""
     program: dict[str, Any] | None = None
     """The tables of a program for a puzzle (see `program_tables`)."""
+    recordings: list[list[Array]] = field(default_factory=list)
+    """All arrays of a run, for each way to call the code (see `record_answer`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,15 +195,25 @@ def run_file(
     memory: int = MEMORY,
     home: Path | None = None,
     program: tuple[str, int] | None = None,
+    record: tuple[str, Case] | None = None,
 ) -> JobResult:
     """Run a learner's file in a fork of a server. `seconds` and `home`: see `check_file`. `memory`: limit in
-    bytes. `program`: alphabet and length of the texts, if the file is a program for a puzzle."""
+    bytes. `program`: alphabet and length of the texts, if the file is a program for a puzzle. `record`: name of the
+    only exercise and an input, of which all arrays are recorded instead."""
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
-    return _run_job(server.start, {**job, "home": f"{home}{os.sep}" if home else "", "program": program}, assignment)
+    options = {"home": f"{home}{os.sep}" if home else "", "program": program, "record": record}
+    return _run_job(server.start, {**job, **options}, assignment)
 
 
-def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
+def run_object(
+    solution: Any,
+    folder: Path,
+    assignment: Assignment,
+    *,
+    seconds: float = SECONDS,
+    record: tuple[str, Case] | None = None,
+) -> JobResult:
     """Run a learner's function or class that exists only in this process, in a fork of the process. Unlike the
     process of a file, the fork contains everything that this process has loaded."""
     (exercise,) = assignment.exercises
@@ -214,7 +227,7 @@ def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: 
         return Process(None, pid)
 
     job = {"object": exercise.name, "folder": str(folder), "seconds": seconds, "memory": MEMORY}
-    return _run_job(start, job, assignment)
+    return _run_job(start, {**job, "record": record}, assignment)
 
 
 def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobResult:
@@ -297,6 +310,8 @@ class _Events:
         elif kind == "monitored":
             result.calls[name] += event["names"]
             result.library[name] = event["library"]
+        elif kind == "recorded":
+            result.recordings = [decode_outputs({"outputs": run}) or [] for run in event["runs"]]
         elif kind == "program":
             result.program = event["program"]
         elif kind == "failure":

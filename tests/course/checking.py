@@ -10,7 +10,7 @@ from regard_course.arrays import decode_outputs, equal_outputs
 from regard_course.candidates import find_candidates
 from regard_course.exercises.course import find_exercise
 from regard_course.grading import grade
-from regard_course.learner_calls import collect_answers
+from regard_course.learner_calls import collect_answers, record_answer
 from regard_course.report import ExerciseReport
 
 LEARNERS = Path(__file__).parent / "learners"
@@ -43,7 +43,7 @@ def check_source(source: str, name: str, seed: int = 0) -> ExerciseReport:
         if answer["attempt"] == len(attempts):
             attempts.append([])
         attempts[answer["attempt"]].append(answer)
-    return grade(exercise, function, seed, attempts)
+    return grade(exercise, function, seed, attempts, lambda case: record_answer(exercise, names[function], case))
 
 
 def mistake_names(report: ExerciseReport) -> list[list[str]]:

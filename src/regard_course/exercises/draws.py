@@ -110,8 +110,10 @@ def draw_cases(
 
 def _large_hidden_scores(cases: Sequence[Case]) -> list[Case]:
     """Return an input in which hidden keys have scores that are far larger or smaller than the others. Keys,
-    memory or states are large at two steps that are hidden from all queries, so their scores are large. The
-    scores themselves are up to some millions: the constant -1e9 in place of -inf still hides them."""
+    memory or states are large at two steps that are hidden from all queries, so their scores are large. Scores
+    have no bound in the papers, but right code may write the constant -1e9 in place of -inf or add it. Therefore no
+    score exceeds some millions. Large hidden states are queries too, with large scores of allowed keys: the
+    results at these steps, which nobody reads, are not compared."""
     for case in cases:
         mask_name = next((name for name in MASKS if isinstance(case.arguments.get(name), np.ndarray)), "")
         name = next((name for name in HIDDEN if name in case.arguments), "")
@@ -125,12 +127,15 @@ def _large_hidden_scores(cases: Sequence[Case]) -> list[Case]:
             for element, key in enumerate(seen.argmin(-1)):
                 if seen[element].min() == seen[element].max() and seen[element].all():
                     continue  # nothing is hidden
-                values[element, key] *= 1e5
-                values[element, key - 1] = -values[element, key] / 2  # a large score for each sign of a query
-                mask[element, ..., [key, key - 1]] = False
+                values[element, key] *= 1e3 if name == "states" else 1e5
+                mask[element, ..., key] = False
+                if mask.shape[-1] > 2:  # a large score for each sign of a query
+                    values[element, key - 1] = -values[element, key] / 2
+                    mask[element, ..., key - 1] = False
                 mask[element, ..., (key + 1) % mask.shape[-1]] |= ~mask[element].any(-1)
         arguments = {**case.arguments, name: values, mask_name: mask}
-        return [dataclasses.replace(case, name=LARGE_HIDDEN, arguments=arguments, gradients=())]
+        valid = mask.any(1) if name == "states" else None
+        return [dataclasses.replace(case, name=LARGE_HIDDEN, arguments=arguments, gradients=(), valid_steps=valid)]
     return []
 
 
