@@ -17,6 +17,7 @@ import { isOff } from "./scene.js";
 /** @import { Scale } from "./scale.js" */
 
 const NUMBERS_FROM = { width: 34, height: 20 }; // pixels of a cell from which it contains its weight
+const SIGNS_FROM = 10; // pixels of a cell with the sign of a fall, which gray pictures need
 const LEAST_WRITTEN = 0.005; // smaller weights are not written
 const MOST_DRAWN = 60_000; // rectangles of a saved picture; of more cells it contains an image
 const ASIDE = 0.35; // opacity of the weights that a head had before it was switched off
@@ -40,8 +41,8 @@ export const heatmap = {
       paintCells(pen, panel, off ? ASIDE : 1);
       if (scene.scale.aside && !scene.changes) hatchFirst(pen, panel);
       if (least >= 9) paintGrid(pen, panel);
-      if (viewport.cell >= NUMBERS_FROM.width && viewport.rowCell >= NUMBERS_FROM.height && !off)
-        writeWeights(pen, panel);
+      const numbers = viewport.cell >= NUMBERS_FROM.width && viewport.rowCell >= NUMBERS_FROM.height;
+      if (!off && (numbers || (scene.changes && least >= SIGNS_FROM))) writeWeights(pen, panel, numbers);
       for (const [query, key] of least >= 4 ? (relevant ?? []) : [])
         pen.circle(
           viewport.x(key) + Math.min(7, viewport.cell / 2),
@@ -142,8 +143,8 @@ function hatchFirst(pen, { viewport, colours }) {
     pen.line([left, y], [right, y - Math.min(6, box.width)], { stroke: colours.ink, width: 0.7 });
 }
 
-/** @param {Pen} pen @param {Panel} panel */
-function writeWeights(pen, panel) {
+/** @param {Pen} pen @param {Panel} panel @param {boolean} numbers otherwise a minus where a weight fell */
+function writeWeights(pen, panel, numbers) {
   const { viewport, scene, head, colours } = panel;
   const { matrix, changes, largest, scale } = scene;
   const top = scale.top(matrix, head);
@@ -156,10 +157,10 @@ function writeWeights(pen, panel) {
     for (let column = Math.floor(viewport.column); column < matrix.columns; column += 1) {
       const x = viewport.x(column + 0.5);
       const value = values[row * matrix.columns + column];
-      if (!(Math.abs(value) >= LEAST_WRITTEN) || (scale.aside && !column) || x > viewport.left + viewport.width)
-        continue;
+      const written = numbers ? Math.abs(value) : -value;
+      if (!(written >= LEAST_WRITTEN) || (scale.aside && !column) || x > viewport.left + viewport.width) continue;
       const colour = changes ? colours.change(value / largest) : colours.at(shareOf(value, top));
-      pen.text(x, viewport.y(row + 0.5), shortNumber(value), { fill: inkOn(colour), align: "middle" });
+      pen.text(x, viewport.y(row + 0.5), numbers ? shortNumber(value) : "−", { fill: inkOn(colour), align: "middle" });
     }
   }
 }
@@ -236,13 +237,8 @@ function paintLabels(pen, { viewport, scene, width, margins, colours, mark }) {
   }
   const { upright } = margins;
   const high = top - TITLE * textScale() - GAP;
-  for (const key of labelledIndices(
-    column,
-    matrix.columns,
-    viewport.width,
-    cell,
-    mark.key === null ? [] : [mark.key],
-  )) {
+  const keys = mark.key === null ? [] : [mark.key];
+  for (const key of labelledIndices(column, matrix.columns, viewport.width, cell, keys)) {
     const bold = key === mark.key;
     if (upright)
       pen.text(viewport.x(key + 0.5), top - GAP, fitLabel(matrix.keys[key], high, textWidth), {
@@ -275,7 +271,6 @@ export function thumbnail(matrix, head, scale, colours, side) {
     let level = { values: matrix.slices[head], rows: matrix.rows, columns: matrix.columns };
     while (Math.max(level.rows, level.columns) > limit) level = halve(level);
     const all = { top: 0, left: 0, high: Math.max(level.rows, 1), wide: Math.max(level.columns, 1) };
-    const canvas = pixels(level, all, (value) => colours.table[shade(shareOf(value, top))]);
-    return canvas;
+    return pixels(level, all, (value) => colours.table[shade(shareOf(value, top))]);
   });
 }
