@@ -1,5 +1,6 @@
 """Fonts, colors and files of figures."""
 
+import dataclasses
 import re
 import warnings
 from collections.abc import Iterator
@@ -10,10 +11,11 @@ import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from hypothesis import given, settings, strategies as st
+from matplotlib.figure import Figure
 from PIL import Image
 
 import regard
-from regard.viz import figure
+from regard.viz import figure, heatmaps
 from regard.viz.figure import BLUES, drawable, figure_style, new_figure
 from regard.viz.heatmaps import MatrixPlot
 from regard.viz.page import VIEW
@@ -119,3 +121,19 @@ def test_every_letter_has_a_horizontal_label() -> None:
         plot.draw(drawn)
     labels = [(label.get_text(), label.get_rotation()) for label in drawn.axes[0].get_xticklabels()]
     assert labels == [(key, 90 * (len(key) > 1)) for key in keys]
+
+
+def test_texts_of_a_map_fit_and_titles_do_not_cover_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(heatmaps, "figure_bytes", lambda figure, *_, **__: drawn.append(figure) or b"")
+    labels = [f"w{number}" for number in range(13)]
+    layers = [np.full((4, 13, 13), 1 / 13, np.float32)] * 2
+    for text in "THE QUICK BROWN FOX " * 20, "注意 " * 99, "short":
+        heatmaps.draw_map(dataclasses.replace(regard.view_weights(layers, labels), input=text), "png")
+        drawn[-1].draw_without_rendering()
+        title = drawn[-1].get_suptitle()
+        assert title.endswith("…") == (text != "short")
+        assert drawn[-1]._suptitle.get_window_extent().x1 < 1104
+    rows = [panel for panel in drawn[-1].axes if "\n" in panel.get_title(loc="left")]
+    lowest = min(label.get_window_extent().y0 for label in rows[0].get_xticklabels())
+    assert rows[1]._left_title.get_window_extent().y1 < lowest

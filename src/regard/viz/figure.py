@@ -1,6 +1,4 @@
-"""What all figures share (matplotlib): colors, the style for papers, fonts that cover the text, labels that fit, and
-reproducible files.
-"""
+"""Parts of all figures: colors, the style for papers, fonts for all text, labels that fit, and reproducible files."""
 
 import io
 import logging

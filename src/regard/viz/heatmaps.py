@@ -1,13 +1,11 @@
 """Pictures of attention: the weights of one head, of the heads of a few layers, of all heads, or on an image.
 
-Colors show the square root of a weight, from 0 to the largest weight of the picture, so that one picture has one
-scale and small weights remain visible. All lengths are in inches.
-"""
+Colors show the square root of a weight, from 0 to the largest of the picture. All lengths are in inches."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +85,9 @@ def draw_map(attention: Map, format: str) -> bytes:
         if attention.prediction is not None:
             title += f"    prediction {answer_text(attention.prediction)}, truth {answer_text(attention.truth)}"
         for write, texts, most in ((figure.suptitle, [title], 2), (figure.supxlabel, notes, None)):
-            lines = [line for text in texts for line in textwrap.wrap(drawable(text), 130)][:most]
+            wrap = partial(textwrap.wrap, max_lines=most, placeholder=" …")  # 90 capitals are as wide as a page
+            widths = {text: 90 * len(text) // max(cell_len(text), 1) or 90 for text in map(drawable, texts)}
+            lines = [line for text, width in widths.items() for line in wrap(text, width)]
             write("\n".join(lines), x=0.01, ha="left", fontsize=7)
             figure.set_figheight(figure.get_figheight() + 0.14 * len(lines))
         return figure_bytes(figure, format, figure_metadata(attention, layers, scale), dpi=DPI)
@@ -290,7 +290,7 @@ class HeadPanels:
             for first in range(0, len(layer.weights), self.columns)
         ]
         heights = [height * len(layer.query_labels) for layer, _, (_, height), _ in rows]
-        room = sum(keys.length + 3.5 * line for _, _, _, (_, keys) in rows)
+        room = sum(keys.length + 4.5 * line for _, _, _, (_, keys) in rows)
         figure = new_figure(PAGE_WIDTH, sum(heights) + room)
         grid = figure.subplots(len(rows), self.columns, squeeze=False, height_ratios=heights)
         for axes, (layer, first, cell, (queries, keys)) in zip(grid, rows, strict=True):
@@ -366,8 +366,7 @@ class HeadGrid:
         return f"{ROOT}, from 0 to {self.largest:.2g} for all heads. {next(filter(None, thinned), '')}".rstrip()
 
     def draw(self) -> Figure:
-        """Return the figure, with all panels in a single image, because axes for each panel would take
-        minutes."""
+        """Return the figure, with all panels in a single image: axes for each panel would take minutes."""
         across, heights = self.panels
         columns = max(map(len, self.rows))
         colours = ScalarMappable(_scale(self.largest, True), weight_colours())

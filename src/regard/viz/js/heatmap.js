@@ -18,6 +18,7 @@ import { isOff } from "./scene.js";
 
 const WIDE = 34; // pixels of a cell for a number of two digits with a sign
 const NUMBERS_FROM = { width: 21, height: 20, narrow: 30 }; // pixels of a cell from which it contains its weight
+const SIGNS_FROM = 10; // pixels of a cell with the sign of a fall, which gray pictures need
 const CORNER = 8; // pixels of the mark of a relevant input
 const LEAST_WRITTEN = 0.005; // smaller weights are not written
 const MOST_DRAWN = 60_000; // rectangles of a saved picture; of more cells it contains an image
@@ -44,8 +45,9 @@ export const heatmap = {
       if (least >= 9) paintGrid(pen, panel);
       const narrow = viewport.cell < WIDE;
       const high = viewport.rowCell >= (narrow ? NUMBERS_FROM.narrow : NUMBERS_FROM.height);
-      if (viewport.cell >= (scene.changes ? WIDE : NUMBERS_FROM.width * textScale()) && high && !off)
-        writeWeights(pen, panel, narrow ? 12 * textScale() : undefined);
+      const numbers = high && viewport.cell >= (scene.changes ? WIDE : NUMBERS_FROM.width * textScale());
+      if (!off && (numbers || (scene.changes && least >= SIGNS_FROM)))
+        writeWeights(pen, panel, numbers, narrow ? 12 * textScale() : undefined);
       for (const [query, key] of least >= 8 ? (relevant ?? []) : [])
         pen.corner(viewport.x(key) + 1, viewport.y(query) + 1, Math.min(CORNER, least * 0.4), "#111", "white");
       if (off)
@@ -142,8 +144,11 @@ function hatchFirst(pen, { viewport, colours }) {
     pen.line([left, y], [right, y - Math.min(6, box.width)], { stroke: colours.ink, width: 0.7 });
 }
 
-/** @param {Pen} pen @param {Panel} panel @param {number} [size] of the digits */
-function writeWeights(pen, panel, size) {
+/**
+ * @param {Pen} pen @param {Panel} panel
+ * @param {boolean} numbers otherwise a minus where a weight fell @param {number} [size] of the digits
+ */
+function writeWeights(pen, panel, numbers, size) {
   const { viewport, scene, head, colours } = panel;
   const { matrix, changes, largest, scale } = scene;
   const top = scale.top(matrix, head);
@@ -153,10 +158,11 @@ function writeWeights(pen, panel, size) {
     for (let column = Math.floor(viewport.column); column < matrix.columns; column += 1) {
       const x = viewport.x(column + 0.5);
       const value = values[row * matrix.columns + column];
-      if (!(Math.abs(value) >= LEAST_WRITTEN) || (scale.aside && !column) || x > viewport.left + viewport.width)
-        continue;
+      const written = numbers ? Math.abs(value) : -value;
+      if (!(written >= LEAST_WRITTEN) || (scale.aside && !column) || x > viewport.left + viewport.width) continue;
       const colour = changes ? colours.change(value / largest) : colours.at(shareOf(value, top));
-      pen.text(x, viewport.y(row + 0.5), shortNumber(value), { fill: inkOn(colour), align: "middle", size });
+      const text = numbers ? shortNumber(value) : "−";
+      pen.text(x, viewport.y(row + 0.5), text, { fill: inkOn(colour), align: "middle", size });
     }
   }
 }
@@ -274,7 +280,6 @@ export function thumbnail(matrix, head, scale, colours, side) {
     let level = { values: matrix.slices[head], rows: matrix.rows, columns: matrix.columns };
     while (Math.max(level.rows, level.columns) > limit) level = halve(level);
     const all = { top: 0, left: 0, high: Math.max(level.rows, 1), wide: Math.max(level.columns, 1) };
-    const canvas = pixels(level, all, (value) => colours.table[shade(shareOf(value, top))]);
-    return canvas;
+    return pixels(level, all, (value) => colours.table[shade(shareOf(value, top))]);
   });
 }

@@ -98,7 +98,7 @@ function isEarlySnapshot({ data, state }) {
   return !!data.playback && state.frame !== null && state.frame < data.playback.frames.length - 1;
 }
 
-const SWITCHES = { off: "Switch off", uniform: "Make uniform" };
+const SWITCHES = { off: "Switch off", uniform: "Uniform" };
 
 /** @param {Scene} scene @param {readonly InterventionData[]} interventions @param {Actions} actions */
 function switches({ map, layer, state }, interventions, actions) {
