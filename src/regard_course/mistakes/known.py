@@ -125,13 +125,6 @@ replace(
     ),
 )
 replace(
-    Solution.concatenate_positions,
-    waves_first=lambda self, states, width: np.concatenate([self.position_vectors(states, width), states], -1),
-    waves_added=lambda self, states, width: states + self.position_vectors(states, width),
-    waves_along_time=lambda self, states, width: np.concatenate([states, self.position_vectors(states, width)], 1),
-    waves_only=lambda self, states, width: self.position_vectors(states, width),
-)
-replace(
     Solution.dot_products,
     keys_times_queries=lambda self, query, key: np.einsum("...id,...jd->...ij", key, query),
     queries_times_queries=lambda self, query, key: np.einsum("...id,...jd->...ij", query, query),
@@ -550,42 +543,6 @@ replace(
     last_key_dropped=lambda self, weights, sink_weight: np.concatenate([sink_weight, weights[..., :-1]], -1),
     sink_column_kept=lambda self, weights, sink_weight: np.concatenate([weights, sink_weight], -1),
 )
-replace(Solution.centered_embeddings, mean_removed=lambda self, embeddings: embeddings - embeddings.mean(0))
-replace(Solution.transform, transformed_over_width=lambda self, embeddings: np.fft.fft(embeddings, axis=1).T)
-replace(
-    Solution.power,
-    magnitudes_summed=lambda self, components: np.abs(components).sum(-1),
-    cosine_only=lambda self, components: (components.real**2).sum(-1),
-    dimensions_added_first=lambda self, components: np.abs(components.sum(-1)) ** 2,
-)
-replace(
-    Solution.fold,
-    one_side_only=lambda self, power: power[: len(power) // 2 + 1],
-    last_frequency_doubled=lambda self, power: np.concatenate([power[:1], 2 * power[1 : len(power) // 2 + 1]]),
-    both_sides_kept=lambda self, power: power,
-)
-replace(
-    Solution.share,
-    power_not_divided=lambda self, power: power,
-    divided_by_the_largest=lambda self, power: power / power.max(),
-)
-replace(
-    Solution.source_mass,
-    mean_over_the_source=lambda self, attention: attention.mean((0, 2)),
-    rows_summed=lambda self, attention: attention.mean(0).sum(0),
-    last_row_only=lambda self, attention: attention.mean(0)[-1],
-    first_head_only=lambda self, attention: attention[0].mean(0),
-)
-replace(
-    Solution.distance_from_uniform,
-    distance_of_each_row=lambda self, attention: np.array(np.mean([self.distance(row) for row in attention.mean(0)])),
-)
-replace(
-    Solution.distance,
-    not_halved=lambda self, mass: float(np.abs(mass - 1 / len(mass)).sum()),
-    largest_difference=lambda self, mass: float(np.abs(mass - 1 / len(mass)).max()),
-    squared_differences=lambda self, mass: float(((mass - 1 / len(mass)) ** 2).sum() / 2),
-)
 replace(
     Solution.wins,
     direction_reversed=lambda self, fault, good: (fault < good) + 0.5 * (fault == good),
@@ -617,17 +574,6 @@ replace(
         self.cell_input(previous, memory.mean(1)), state
     ),
 )
-replace(Solution.luong_query, old_state_as_query=lambda self, new, old: old)
-replace(Solution.luong_output_state, old_state_in_output=lambda self, new, old: old)
-replace(
-    Solution.general_scores,
-    no_general_matrix=lambda self, state, memory, w_a: np.einsum("bd,btd->bt", state, memory),
-    general_matrix_transposed=lambda self, state, memory, w_a: np.einsum("bd,md,btm->bt", state, w_a, memory),
-    general_scaled=lambda self, state, memory, w_a: (
-        Solution.general_scores(self, state, memory, w_a) / np.sqrt(memory.shape[-1])
-    ),
-)
-replace(Solution.join_context, state_first=lambda self, context, state: np.concatenate([state, context], -1))
 replace(
     Solution.step_input,
     only_last_token=lambda self, tokens: tokens[-1:],
@@ -701,8 +647,6 @@ replace(Solution.is_finished, never_ends=lambda self, tokens, end: False)
 replace(
     Solution.is_done, first_end_stops=lambda self, beam, end: any(self.is_finished(tokens, end) for _, tokens in beam)
 )
-replace(Solution.luong_query, old_state_throughout=lambda self, new, old: old)
-replace(Solution.luong_output_state, old_state_throughout=lambda self, new, old: old)
 change_result(Solution.mean_loss, wrong_sign=lambda loss: -loss)
 change_result(Solution.logit_gradient, wrong_sign=lambda gradient: -gradient)
 replace(Solution.log_softmax, no_log_softmax=lambda self, logits: logits)
@@ -724,7 +668,6 @@ replace(
         lambda result: result.swapaxes(0, 1),
     ),
 )
-change_result(Solution.luong_step, attentional_state_kept=lambda outputs: _exchange(outputs, {1: outputs[0]}))
 change_result(
     Solution.train_copy,
     new_optimizer=lambda outputs: _exchange(outputs, {5: 0.0}),
@@ -971,9 +914,6 @@ class ScoresReturned(Solution):
 
     def bahdanau_step(self, *inputs: Any, **named: Any) -> tuple[Array, ...]:
         return super().bahdanau_step(*inputs, **named)[0], self.scores
-
-    def luong_step(self, *inputs: Any, **named: Any) -> tuple[Array, ...]:
-        return *super().luong_step(*inputs, **named)[:2], self.scores
 
 
 class UnmaskedScoresReturned(ScoresReturned):
