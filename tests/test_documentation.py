@@ -110,7 +110,8 @@ def test_commands_of_extend_work(
 def test_commands_of_the_translation_page_work(command: Callable[..., tuple[int, str, str]], here: Path) -> None:
     """Use the German text of the tests instead of Multi30k."""
     page = "docs/how-to/train-a-translator.md"
-    lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", text_of(page), re.MULTILINE)
+    text = text_of(page) + text_of("docs/how-to/doubt-translations.md")
+    lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", text, re.MULTILINE)
     assert len(lines) == 12
     write_multi30k(here)
     for file in (here / "data" / "multi30k").iterdir():  # with tags in German, which also stands for French

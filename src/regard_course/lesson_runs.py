@@ -3,6 +3,7 @@
 The server runs this module in a separate process, so that the lesson's page can show the progress.
 """
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -10,22 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from regard.errors import EditedError, InputError
 from regard.external.logit_lens import read_states
-from regard.io import DamageError, refuse_links, write_json
+from regard.io import DamageError, refuse_links, write_file, write_json
 from regard.runs.loading import load
 from regard.runs.run_types import AnyRun
 from regard.runs.training import train
-from regard.statistics import auroc
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
 from regard.training.run_folder import RunFolder, read_tensors
-from regard_course.lessons.lesson import Lesson, find_lesson
+from regard_course.lessons.lesson import HOME, Lesson, LessonRun, find_lesson
 from regard_lab.cards.cells import average_heads, measure_shares
-from regard_lab.doubts.calibration import calibrate_doubt
-from regard_lab.doubts.doubt import Doubter
 
 RESULT = "figures.json"
 """File with the results of a lesson's run, in the lesson's folder."""
@@ -53,13 +49,30 @@ def view_inputs(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
     return first + [run.draw(seed=seed) for seed in range(count - len(first))]
 
 
+def library_text() -> str:
+    """Return the sentences of Python's help topics, one paragraph per line, without code and tables."""
+    topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    paragraphs = [" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n")]
+    return "".join(f"{part}\n" for part in paragraphs if len(part) > 60 and part[0].isupper() and part[-1] == ".")
+
+
+def run_flags(run: LessonRun, home: Path) -> dict[str, Any]:
+    """Return the flags of a run. If it reads Python's help topics, write them to their file in `home` first."""
+    if "text" not in run.flags:
+        return run.flags
+    path = home / Path(run.flags["text"]).relative_to(HOME)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, library_text().encode())
+    return {**run.flags, "text": str(path)}
+
+
 def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
     """Train the model of a lesson, replacing any earlier run, and return its results as sentences."""
     refuse_links(home / lesson.name)
     lesson_run = lesson.runs[0]
     train_any: Any = train  # its overloads know each task's flags, which come from a table here
     run: AnyRun = train_any(
-        lesson_run.task, **lesson_run.flags, savepath=home / lesson.name, overwrite=True, progress=progress
+        lesson_run.task, **run_flags(lesson_run, home), savepath=home / lesson.name, overwrite=True, progress=progress
     )
     return measure_lesson(lesson, home, run)
 
@@ -116,8 +129,12 @@ def _progress(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the run of a lesson, or measure a trained run: `train HOME LESSON` or `measure HOME LESSON`."""
+    """Train the run of a lesson, measure a trained run, or write the text that it reads: `train HOME LESSON`,
+    `measure HOME LESSON` or `text HOME LESSON`."""
     action, home, lesson = sys.argv[1], Path(sys.argv[2]), find_lesson(sys.argv[3])
+    if action == "text":
+        run_flags(lesson.runs[0], home)
+        return
     forget_result(lesson, home)
     if action == "train":
         train_lesson(lesson, home, progress=False)
@@ -129,9 +146,7 @@ def main() -> None:
 # has a label in `lessons.lesson.FIGURES`.
 
 SAMPLES = 100
-"""Number of unseen inputs for the logit lens and for sinks, and of pairs that calibrate the doubt."""
-JUDGED = 300
-"""Number of further pairs whose translations are judged."""
+"""Number of unseen inputs for the logit lens and for sinks."""
 GROKKED = 0.99
 """Share of right answers that counts as learned."""
 
@@ -177,25 +192,9 @@ def _follow_learning(run: Any) -> dict[str, float]:
     return {"fitted": learned("exact_match"), "grokked": learned("valid_exact_match")}
 
 
-def _judge_translations(run: Any) -> dict[str, float]:
-    """Return how well the calibrated doubt, and the log-probability, find real errors: both as AUROC."""
-    pairs = [(source, target) for source, target, *_ in run.unseen(SAMPLES + JUDGED, 0)]
-    calibrate_doubt(run, pairs[:SAMPLES], show=False)
-    sources, references = zip(*pairs[SAMPLES:], strict=True)
-    answers = run.search(sources)
-    texts = [best.text for best, *_ in answers]
-    wrong = np.array([text != reference for text, reference in zip(texts, references, strict=True)])
-    judged = Doubter(run).measure(list(zip(sources, texts, strict=True)))
-    doubts = np.array([item.log_odds for item in judged if item])
-    surprise = np.array([-best.log_probability / (len(best.tokens) + 1) for best, *_ in answers])
-    areas = {"doubt_auroc": auroc(doubts, wrong), "probability_auroc": auroc(surprise, wrong)}
-    return {name: area for name, area in areas.items() if area is not None}
-
-
 MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {
     "lens": _read_layers,
-    "sinks": _weigh_sinks,
+    "windows": _weigh_sinks,
     "grokking": _follow_learning,
-    "doubt": _judge_translations,
 }
 """The further measurements of a lesson's runs."""

@@ -196,7 +196,7 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
         for run in lesson.runs
         for name, interval in lesson.ranges[run.name].items()
     ]
-    results = "\n".join([f"{say('Results of ten seeds')}:\n", *ranges]) if ranges else ""
+    results = "\n".join([f"{say('Results of {0} seeds', lesson.seeds)}:\n", *ranges]) if ranges else ""
     input = repr(lesson.runs[0].input) if lesson.runs and lesson.runs[0].input else "run.draw(seed=1)"
     view = [
         _code(f"record = run.attend({input})\nrecord"),
@@ -229,15 +229,18 @@ def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
     relative = say("Run the commands below in the folder of this notebook too.")
     words = say("This takes about {0} seconds on one core. The run is stored in {1}.", seconds, f"`{folder}`")
     found = _with_language(f'find_lesson("{lesson.name}")', lesson)
-    flags = "".join(f", {name}={value!r}" for name, value in run.flags.items())
+    reads = "text" in run.flags
+    flags = f", **run_flags(lesson.runs[0], Path({str(home)!r}))" if reads else ""
+    flags = flags or "".join(f", {name}={value!r}" for name, value in run.flags.items())
     return [
         _text(f"## {say('Run it')}\n\n{words}{'' if home.is_absolute() else f' {relative}'}"),
         _code(
-            "import regard\nfrom regard_course.lesson_runs import measure\n"
+            ("from pathlib import Path\n\n" if reads else "")
+            + f"import regard\nfrom regard_course.lesson_runs import measure{', run_flags' if reads else ''}\n"
             "from regard_course.lessons.lesson import find_lesson\n\n"
+            f"lesson = {found}\n"
             f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'
             f"print(run.test())\n"
-            f"lesson = {found}\n"
             f'print(*lesson.describe_figures(measure("{lesson.name}", run)), sep="\\n")'
         ),
     ]
@@ -405,7 +408,7 @@ def _table(lesson: Lesson) -> str:
         rows.append(f'<tr><th scope="row">{html.escape(lesson.say(run.name))}</th>{cells}</tr>')
     measured = lesson.say("Measured by {0}.", f"<code>python benchmarks/lessons.py {lesson.name}</code>")
     return (
-        f"<table><caption>{lesson.say('Results of ten seeds')}</caption>\n"
+        f"<table><caption>{lesson.say('Results of {0} seeds', lesson.seeds)}</caption>\n"
         f"<thead><tr><td></td>{head}</tr></thead>\n"
         f"<tbody>{''.join(rows)}</tbody></table>\n"
         f"<p><small>{measured}</small></p>"

@@ -50,7 +50,7 @@ def test_texts_name_the_exercises_that_an_exercise_needs(language: str) -> None:
         for earlier, needed in needs[name]:
             assert names[int(earlier) - 1] == needed and int(earlier) < number, name
     assert [needed for _, needed in needs["encoder_layer"]] == ["multi_head_attention", "feed_forward"]
-    assert sum(map(bool, needs.values())) == 12
+    assert sum(map(bool, needs.values())) == 10
     for lesson in lessons(language):
         for name in exercise_names(lesson):
             for _, needed in needs[name]:

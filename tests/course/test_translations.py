@@ -85,7 +85,7 @@ def test_pages_and_notebooks_are_german() -> None:
     page = lesson_page(lesson, see="")
     assert '<html lang="de"' in page and "<h2>Vorhersage</h2>" in page and ">Eingabe (4, 3)</text>" in page
     assert lesson_page(find_lesson("counting"), see="").count("<pre>") == page.count("<pre>")
-    assert "üblich: zehn Seeds ergaben" in lesson.describe_figures({"exact_match": 0.9994})[0]
+    assert "üblich: 10 Seeds ergaben" in lesson.describe_figures({"exact_match": 0.9994})[0]
     cells = [cell["source"] for cell in lesson_notebook(lesson)["cells"]]
     assert 'picture("counting", "de")' in cells[1] and cells[2].startswith("## Vorhersage")
     assert "Übung 1" in exercise_page("score", "de")

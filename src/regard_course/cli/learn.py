@@ -13,7 +13,7 @@ from regard_course.translated import find_language, known_languages
 
 @dataclass(frozen=True, kw_only=True)
 class LearnFlags:
-    """Open the course: 24 lessons, from dictionary look-up to Transformers and language models. Most lessons
+    """Open the course: 19 lessons, from dictionary look-up to Transformers and language models. Most lessons
     train a model on this machine. With --site, --notebooks or --stubs the course is written to files instead.
     Needs the extra serve."""
 

@@ -256,23 +256,6 @@ def _letters(count: int) -> Callable[[Draw], Array]:
 # Exercises on what happens inside a model, and on which outputs to trust: logit lens, sinks, grokking, doubt.
 
 
-def _draw_waves(draw: Draw) -> Array:
-    """Return cosine and sine of two random frequencies as embeddings (11, 4)."""
-    frequencies = 1 + draw.generator.permutation(5)[:2]
-    angles = 2 * np.pi * np.outer(np.arange(11), frequencies) / 11
-    return 0.2 + np.concatenate([np.cos(angles), 0.5 * np.sin(angles)], 1)
-
-
-def _attention(sharpness: float) -> Callable[[Draw], Array]:
-    """Return the rule for weights (H, Tt, Ts)."""
-
-    def draw_weights(draw: Draw) -> Array:
-        powers = np.exp(sharpness * draw("h t s"))
-        return np.asarray(powers / powers.sum(-1, keepdims=True))
-
-    return draw_weights
-
-
 def _draw_doubts(draw: Draw) -> Array:
     """Return the doubts of n translations, as multiples of 1 / S."""
     steps = draw.size("S")
@@ -292,7 +275,7 @@ TEXTS: dict[str, dict[str, Any]] = tomllib.loads(
 
 def _exercise(solution: Callable[..., Any], cases: Callable[[int], list[Case]], **options: Any) -> Exercise:
     """Return an exercise with its texts in `exercises.toml`."""
-    texts = TEXTS[options.get("template", solution).__name__]
+    texts = {key: text for key, text in TEXTS[options.get("template", solution).__name__].items() if key != "needs"}
     tuples = {name: tuple(texts.get(name, ())) for name in ("outputs", "aliases")}
     return Exercise(solution=solution, cases=cases, **{**texts, **tuples}, **options)
 
@@ -310,7 +293,7 @@ def _drawn(
 
 
 EXERCISES: tuple[Exercise, ...] = (
-    # score, masked softmax, attention, positions
+    # In the order of the lessons: see `needs` and `introduces` in `lessons/runs.toml`.
     _drawn(
         Solution.score,
         "b q k d",
@@ -370,33 +353,6 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
     ),
     _drawn(
-        Solution.sinusoidal_positions,
-        "t p",  # p: pairs of dimensions
-        {"length": number("t"), "width": number("2*p")},
-        row("prime sizes", 7, 5),
-        row("a wide model", 11, 23),
-        row("two dimensions", 5, 1),
-        row("one step", 1, 3),
-        row("many steps", 101, 3),
-        row("by hand", 2, 2),
-        constructor={"width": "2*p"},
-    ),
-    _drawn(
-        Solution.concatenate_positions,
-        "b t d p",
-        {"states": "b t d", "width": number("2*p")},
-        row("prime sizes", 2, 7, 3, 5),
-        row("positions with the width of the states", 3, 5, 6, 3, states="b t 2*p"),
-        row("one step", 2, 1, 3, 2),
-        row("a batch of one", 1, 7, 3, 5),
-        row("gradients", 2, 3, 5, 2, gradients=("states",)),
-        fixed("by hand", states=[[[5.0, 6.0], [7.0, 8.0]]], width=2, sizes={"width": 2}),
-        constructor={"width": "2*p"},
-        module_arguments=("width",),
-        constructor_sizes=("width",),
-    ),
-    # multi-head attention and the feed-forward network, the sublayers of a Transformer
-    _drawn(
         Solution.multi_head_attention,
         "b q k h s",
         {
@@ -445,6 +401,53 @@ EXERCISES: tuple[Exercise, ...] = (
         constructor_sizes=("width", "heads"),
     ),
     _drawn(
+        Solution.greedy_search,
+        "M V T",
+        {"step": _draw_language_model, "start": START, "end": END, "longest": number("T")},
+        row("prime sizes", 0, 7, 11),
+        row("a small vocabulary", 1, 3, 13),
+        row("an early end", 2, 5, 17),
+        row("another model", 3, 5, 7),
+        row("one step", 4, 11, 1),
+        row("no end token", 5, 13, 5),
+    ),
+    _exercise(Solution.beam_search, _beam),
+    _drawn(
+        Solution.bahdanau_step,
+        "b t e d m a",
+        {
+            "previous": "b e",
+            "state": "b d",
+            "memory": "b t m",
+            "cell": lambda draw: TanhCell(draw("e+m+d d") / 2),
+            "w": "d a",
+            "u": "m a",
+            "v": lambda draw: 2 * draw("a"),
+            "mask": padding_mask("b t"),
+        },
+        row("prime sizes", 3, 5, 2, 7, 11, 13, mask=None),
+        row("a mask", 3, 5, 2, 7, 11, 13),
+        row("equal widths", 2, 7, 5, 5, 5, 5, functions_only=True),
+        row("one source step", 2, 1, 3, 5, 7, 2),
+        row("a batch of one", 1, 5, 2, 7, 11, 13),
+        row("gradients", 2, 5, 3, 5, 7, 2, gradients=("previous", "state", "memory")),
+        constructor={"width": "d", "memory": "m", "inner": "a"},
+        small_cases=lambda: [
+            fixed(
+                "by hand",
+                previous=[[1.0]],
+                state=[[-0.5]],
+                memory=[[[0.5], [-1.0]]],
+                cell=TanhCell(np.ones((3, 1))),
+                w=[[1.0]],
+                u=[[1.0]],
+                v=[2.0],
+            )
+        ],
+        module_arguments=("w", "u", "v"),
+        constructor_sizes=("width", "memory", "inner"),
+    ),
+    _drawn(
         Solution.feed_forward,
         "b t d f",
         {"states": "b t d", **{name: parameter(name, "d", "f") for name in FEED_FORWARD}},
@@ -466,7 +469,6 @@ EXERCISES: tuple[Exercise, ...] = (
         module_arguments=FEED_FORWARD,
         constructor_sizes=("width", "inner"),
     ),
-    # encoder layer, decoder layer, the Transformer
     _drawn(
         Solution.encoder_layer,
         "b t h s",
@@ -509,6 +511,19 @@ EXERCISES: tuple[Exercise, ...] = (
         module_arguments=("parameters", "heads"),
         constructor_sizes=("width", "heads", "inner"),
     ),
+    _exercise(_expected_training, _training, template=train_copy, call="run_training"),
+    _drawn(
+        Solution.sinusoidal_positions,
+        "t p",  # p: pairs of dimensions
+        {"length": number("t"), "width": number("2*p")},
+        row("prime sizes", 7, 5),
+        row("a wide model", 11, 23),
+        row("two dimensions", 5, 1),
+        row("one step", 1, 3),
+        row("many steps", 101, 3),
+        row("by hand", 2, 2),
+        constructor={"width": "2*p"},
+    ),
     _exercise(
         Solution.transformer,
         _without_padding(
@@ -534,89 +549,6 @@ EXERCISES: tuple[Exercise, ...] = (
         module_arguments=("parameters", "heads", "layers"),
         constructor_sizes=("source_size", "target_size", "width", "heads", "inner", "layers"),
     ),
-    # greedy search and beam search
-    _drawn(
-        Solution.greedy_search,
-        "M V T",
-        {"step": _draw_language_model, "start": START, "end": END, "longest": number("T")},
-        row("prime sizes", 0, 7, 11),
-        row("a small vocabulary", 1, 3, 13),
-        row("an early end", 2, 5, 17),
-        row("another model", 3, 5, 7),
-        row("one step", 4, 11, 1),
-        row("no end token", 5, 13, 5),
-    ),
-    _exercise(Solution.beam_search, _beam),
-    # one step of Bahdanau's decoder, and one of Luong's
-    _drawn(
-        Solution.bahdanau_step,
-        "b t e d m a",
-        {
-            "previous": "b e",
-            "state": "b d",
-            "memory": "b t m",
-            "cell": lambda draw: TanhCell(draw("e+m+d d") / 2),
-            "w": "d a",
-            "u": "m a",
-            "v": lambda draw: 2 * draw("a"),
-            "mask": padding_mask("b t"),
-        },
-        row("prime sizes", 3, 5, 2, 7, 11, 13, mask=None),
-        row("a mask", 3, 5, 2, 7, 11, 13),
-        row("equal widths", 2, 7, 5, 5, 5, 5, functions_only=True),
-        row("one source step", 2, 1, 3, 5, 7, 2),
-        row("a batch of one", 1, 5, 2, 7, 11, 13),
-        row("gradients", 2, 5, 3, 5, 7, 2, gradients=("previous", "state", "memory")),
-        constructor={"width": "d", "memory": "m", "inner": "a"},
-        small_cases=lambda: [
-            fixed(
-                "by hand",
-                previous=[[1.0]],
-                state=[[-0.5]],
-                memory=[[[0.5], [-1.0]]],
-                cell=TanhCell(np.ones((3, 1))),
-                w=[[1.0]],
-                u=[[1.0]],
-                v=[2.0],
-            )
-        ],
-        module_arguments=("w", "u", "v"),
-        constructor_sizes=("width", "memory", "inner"),
-    ),
-    _drawn(
-        Solution.luong_step,
-        "b t e d m",
-        {
-            "previous": "b e",
-            "state": "b d",
-            "memory": "b t m",
-            "cell": lambda draw: TanhCell(draw("e+d d") / 2),
-            "w_a": "d m",
-            "w_c": lambda draw: draw("m+d d") / 2,
-            "mask": padding_mask("b t"),
-        },
-        row("prime sizes", 3, 5, 2, 7, 11, mask=None),
-        row("a mask", 3, 5, 2, 7, 11),
-        row("equal widths", 2, 7, 5, 5, 5, functions_only=True),
-        row("one source step", 2, 1, 3, 5, 7),
-        row("a batch of one", 1, 5, 2, 7, 11),
-        row("gradients", 2, 5, 3, 5, 7, gradients=("previous", "state", "memory")),
-        constructor={"width": "d", "memory": "m"},
-        small_cases=lambda: [
-            fixed(
-                "by hand",
-                previous=[[1.0]],
-                state=[[-0.5]],
-                memory=[[[0.5], [-1.0]]],
-                cell=TanhCell(np.ones((2, 1))),
-                w_a=[[2.0]],
-                w_c=[[1.0], [0.5]],
-            )
-        ],
-        module_arguments=("w_a", "w_c"),
-        constructor_sizes=("width", "memory"),
-    ),
-    # the label-smoothed loss, and a training loop that must learn the task Copy
     _drawn(
         Solution.label_smoothed_loss,
         "n v",
@@ -632,18 +564,41 @@ EXERCISES: tuple[Exercise, ...] = (
             fixed("by hand", logits=[[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]], target=[1, PADDING], smoothing=0.3)
         ],
     ),
-    _exercise(_expected_training, _training, template=train_copy, call="run_training"),
-    # causal masks, caches, shared keys, modern layers, subwords, sampling, and explanations
     _drawn(
-        Solution.cached_causal_mask,
-        "q C",  # C: keys before the first query
-        {"queries": number("q"), "keys": number("q+C")},
-        row("a whole text", 5, 0),
-        row("a cache", 3, 4),
-        row("one new token", 1, 4),
-        row("a single token", 1, 0),
-        row("a long cache", 2, 11),
-        fixed("by hand", queries=2, keys=3),
+        Solution.attention_rollout,
+        "l t",
+        {"weights": lambda draw: _normalized(draw.generator.random(draw.shape("l t t")) ** 3)},
+        row("three layers", 3, 5),
+        row("one layer", 1, 7),
+        row("as many layers as steps", 5, 5),
+        fixed("by hand", weights=[[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]),
+    ),
+    _drawn(
+        Solution.auroc,
+        "n F S",
+        {"doubts": _draw_doubts, "faulty": _draw_faulty},
+        row("no ties", 23, 9, 10**6),
+        row("many ties", 29, 11, 4),
+        row("one fault", 19, 1, 5),
+        row("mostly faults", 17, 14, 3),
+        fixed("equal doubts", doubts=[0.5] * 5, faulty=[1, 0, 0, 1, 0]),
+        fixed("by hand", doubts=[0.9, 0.4, 0.4, 0.1], faulty=[1, 0, 1, 0]),
+    ),
+    _exercise(Solution.learn_merges, _learned),
+    _exercise(Solution.apply_merges, _applied),
+    _drawn(
+        Solution.next_token_probabilities,
+        "v",
+        {"logits": lambda draw: 2 * draw("v"), "temperature": 1.0, "top_k": number("v"), "top_p": 1.0},
+        row("a low temperature", 11, temperature=0.5),
+        row("a high temperature", 11, temperature=2.0),
+        row("the four most likely", 13, top_k=4),
+        row("half of the probability", 17, top_p=0.5),
+        row("temperature and top-p", 23, temperature=2.0, top_p=0.8),
+        row("all three", 19, temperature=1.5, top_k=7, top_p=0.9),
+        row("a single token", 7, top_k=1, top_p=0.3),
+        row("large logits", 11, logits=lambda draw: 1_000 * draw("v"), temperature=0.5, diagnose=False),
+        fixed("by hand", logits=np.log([0.2, 0.5, 0.3]), temperature=1.0, top_k=3, top_p=0.7),
     ),
     _drawn(
         Solution.cached_step,
@@ -672,16 +627,31 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
     ),
     _drawn(
-        Solution.grouped_attention,
-        "b G H t d",  # G groups of H heads
-        {"query": "b G*H t d", "key": "b G t d", "value": "b G t d"},
-        row("two groups of three", 2, 2, 3, 5, 7),
-        row("one group", 2, 1, 4, 3, 5),
-        row("a head for each group", 3, 3, 1, 5, 2),
-        row("four groups", 1, 4, 2, 5, 3),
-        row("one step", 2, 2, 3, 1, 7),
-        row("large scores", 2, 2, 2, 5, 3, query=lambda draw: 1_000 * draw("b G*H t d")),
-        row("gradients", 2, 2, 2, 3, 5, gradients=("query", "key", "value")),
+        Solution.cached_causal_mask,
+        "q C",  # C: keys before the first query
+        {"queries": number("q"), "keys": number("q+C")},
+        row("a whole text", 5, 0),
+        row("a cache", 3, 4),
+        row("one new token", 1, 4),
+        row("a single token", 1, 0),
+        row("a long cache", 2, 11),
+        fixed("by hand", queries=2, keys=3),
+    ),
+    _drawn(
+        Solution.online_softmax,
+        "b q k d",
+        {"scores": lambda draw: 2 * draw("b q k"), "value": "b k d", "block": 2},
+        row("a shorter last block", 2, 5, 7, 3),
+        row("blocks of equal size", 2, 3, 6, 5, block=3),
+        row("one block", 3, 2, 5, 7, block=11),
+        row("blocks of one key", 2, 7, 5, 3, block=1),
+        row("one query", 2, 1, 5, 3),
+        row("a batch of one", 1, 5, 7, 3),
+        row("large scores", 2, 3, 7, 5, scores=lambda draw: 1_000 * draw("b q k")),
+        row("rising scores", 2, 3, 7, 5, scores=lambda draw: np.sort(5 * draw("b q k"))),
+        row("falling scores", 2, 3, 7, 5, scores=lambda draw: -np.sort(5 * draw("b q k"))),
+        row("gradients", 2, 3, 5, 2, gradients=("scores", "value")),
+        fixed("by hand", scores=np.log([[[1.0, 3.0, 2.0]]]), value=[[[4.0], [0.0], [2.0]]], block=2),
     ),
     _drawn(
         Solution.rms_norm,
@@ -705,21 +675,17 @@ EXERCISES: tuple[Exercise, ...] = (
         row("gradients", 2, 3, 5, 11, gradients=("states", "w_gate", "w_up", "w_down")),
         fixed("by hand", states=[[[1.0], [-1.0]]], w_gate=[[2.0]], w_up=[[3.0]], w_down=[[1.0]]),
     ),
-    _exercise(Solution.learn_merges, _learned),
-    _exercise(Solution.apply_merges, _applied),
     _drawn(
-        Solution.next_token_probabilities,
-        "v",
-        {"logits": lambda draw: 2 * draw("v"), "temperature": 1.0, "top_k": number("v"), "top_p": 1.0},
-        row("a low temperature", 11, temperature=0.5),
-        row("a high temperature", 11, temperature=2.0),
-        row("the four most likely", 13, top_k=4),
-        row("half of the probability", 17, top_p=0.5),
-        row("temperature and top-p", 23, temperature=2.0, top_p=0.8),
-        row("all three", 19, temperature=1.5, top_k=7, top_p=0.9),
-        row("a single token", 7, top_k=1, top_p=0.3),
-        row("large logits", 11, logits=lambda draw: 1_000 * draw("v"), temperature=0.5, diagnose=False),
-        fixed("by hand", logits=np.log([0.2, 0.5, 0.3]), temperature=1.0, top_k=3, top_p=0.7),
+        Solution.grouped_attention,
+        "b G H t d",  # G groups of H heads
+        {"query": "b G*H t d", "key": "b G t d", "value": "b G t d"},
+        row("two groups of three", 2, 2, 3, 5, 7),
+        row("one group", 2, 1, 4, 3, 5),
+        row("a head for each group", 3, 3, 1, 5, 2),
+        row("four groups", 1, 4, 2, 5, 3),
+        row("one step", 2, 2, 3, 1, 7),
+        row("large scores", 2, 2, 2, 5, 3, query=lambda draw: 1_000 * draw("b G*H t d")),
+        row("gradients", 2, 2, 2, 3, 5, gradients=("query", "key", "value")),
     ),
     _drawn(
         Solution.induction_score,
@@ -739,16 +705,6 @@ EXERCISES: tuple[Exercise, ...] = (
         row("one input", 2, 7, 1),
         fixed("by hand", clean=[5.0, 3.0], corrupt=[1.0, 1.0], patched=[[[4.0, 2.0], [1.0, 1.0]]]),
     ),
-    _drawn(
-        Solution.attention_rollout,
-        "l t",
-        {"weights": lambda draw: _normalized(draw.generator.random(draw.shape("l t t")) ** 3)},
-        row("three layers", 3, 5),
-        row("one layer", 1, 7),
-        row("as many layers as steps", 5, 5),
-        fixed("by hand", weights=[[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]),
-    ),
-    # Exercises on what happens inside a model, and on which outputs to trust: logit lens, sinks, grokking, doubt
     _drawn(
         Solution.logit_lens,
         "l t d v",
@@ -785,38 +741,6 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         row("gradients", 2, 3, 2, 5, gradients=("scores", "sink")),
         fixed("by hand", scores=np.log([[[[2.0, 4.0], [1.0, 1.0]]]]), sink=np.log([2.0])),
-    ),
-    _drawn(
-        Solution.fourier_power,
-        "P d",
-        {"embeddings": lambda draw: 0.5 + draw("P d")},
-        row("an odd modulus", 13, 5),
-        row("an even modulus", 12, 7),
-        row("as many numbers as dimensions", 9, 9),
-        row("one dimension", 10, 1),
-        row("two waves", 11, 4, embeddings=_draw_waves),
-        fixed("by hand", embeddings=[[1.0], [3.0], [1.0], [-1.0]]),
-    ),
-    _drawn(
-        Solution.distance_from_uniform,
-        "h t s",
-        {"attention": _attention(1.0)},
-        row("two heads", 2, 5, 7),
-        row("one head, sharp", 1, 7, 3, attention=_attention(4.0)),
-        row("as many rows as source tokens", 3, 5, 5, attention=_attention(2.0)),
-        row("one row", 2, 1, 11, attention=_attention(3.0)),
-        fixed("by hand", attention=[[[0.5, 0.5, 0.0, 0.0]] * 2, [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]]),
-    ),
-    _drawn(
-        Solution.auroc,
-        "n F S",
-        {"doubts": _draw_doubts, "faulty": _draw_faulty},
-        row("no ties", 23, 9, 10**6),
-        row("many ties", 29, 11, 4),
-        row("one fault", 19, 1, 5),
-        row("mostly faults", 17, 14, 3),
-        fixed("equal doubts", doubts=[0.5] * 5, faulty=[1, 0, 0, 1, 0]),
-        fixed("by hand", doubts=[0.9, 0.4, 0.4, 0.1], faulty=[1, 0, 1, 0]),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""One lesson: a text in six parts, training runs, and the measured results of ten seeds.
+"""One lesson: a text in six parts, training runs, and the measured results of several seeds.
 
 The English texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
 """
@@ -33,8 +33,6 @@ FIGURES = {
     "to_sink": "weight on the sink",
     "fitted": "steps until training answers are right",
     "grokked": "steps until held-out answers are right (100.0%: never)",
-    "doubt_auroc": "AUROC of the doubt for real errors",
-    "probability_auroc": "AUROC of the log-probability",
 }
 """Measurements of a run that a lesson reports, with their labels."""
 
@@ -55,12 +53,19 @@ class LessonRun:
         return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
 
 
+ROWS: dict[str, dict[str, Any]] = tomllib.loads(files(__package__).joinpath("runs.toml").read_text(encoding="utf-8"))
+"""The content of `runs.toml`: the lessons in order."""
 RUNS: dict[str, tuple[LessonRun, ...]] = {
     name: tuple(
-        LessonRun(name=variant, task=row["task"], flags=row.get("flags", {}) | flags, input=row.get("input"))
+        LessonRun(
+            name=variant,
+            task=flags.get("task", row["task"]),
+            flags=row.get("flags", {}) | {flag: value for flag, value in flags.items() if flag != "task"},
+            input=row.get("input"),
+        )
         for variant, flags in row.get("variants", {}).items()
     )
-    for name, row in tomllib.loads(files(__package__).joinpath("runs.toml").read_text(encoding="utf-8")).items()
+    for name, row in ROWS.items()
 }
 """The runs of each lesson (see `runs.toml`), none if it measures without training."""
 
@@ -78,12 +83,13 @@ class Range:
     >>> str(Range(0.5, 0.75, 1.0))
     '50.0% to 100.0% (median 75.0%)'
     >>> Range(0.5, 0.75, 1.0).verdict(0.4)
-    'below all ten seeds, which gave 50.0% to 100.0%'
+    'below all 10 seeds, which gave 50.0% to 100.0%'
     """
 
     low: float
     middle: float
     high: float
+    seeds: int = 10
 
     def __str__(self) -> str:
         return self.describe()
@@ -95,16 +101,16 @@ class Range:
         return say("{0} to {1} (median {2})", low, high, _percent(self.middle))
 
     def verdict(self, value: float, language: str = ENGLISH) -> str:
-        """Return a sentence that compares a run's value with the ten seeds. A value counts as usual if it is
+        """Return a sentence that compares a run's value with those of the seeds. A value counts as usual if it is
         within the range after rounding, either to the four stored decimals or to the displayed decimals."""
         say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
         ends = low if low == high else say("{0} to {1}", low, high)
         value = round(value, 4)
         if value < self.low and _percent(value) != low:
-            return say("below all ten seeds, which gave {0}", ends)
+            return say("below all {0} seeds, which gave {1}", self.seeds, ends)
         if value > self.high and _percent(value) != high:
-            return say("above all ten seeds, which gave {0}", ends)
-        return say("usual: ten seeds gave {0}", ends)
+            return say("above all {0} seeds, which gave {1}", self.seeds, ends)
+        return say("usual: {0} seeds gave {1}", self.seeds, ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +137,17 @@ class Lesson:
         """The results of several seeds, by name of the run and name of the measurement."""
         return {
             run.name: {
-                name: Range(min(values), statistics.median(values), max(values))
+                name: Range(min(values), statistics.median(values), max(values), len(values))
                 for name, values in _measurements(self.name, run.name).get("figures", {}).items()
                 if name in FIGURES
             }
             for run in self.runs
         }
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds that were measured; 0 without a run."""
+        return max((interval.seeds for figures in self.ranges.values() for interval in figures.values()), default=0)
 
     @property
     def seconds(self) -> float:
@@ -154,7 +165,7 @@ class Lesson:
         return str(code)
 
     def describe_figures(self, figures: Mapping[str, float | None]) -> list[str]:
-        """Return one line per measurement of a run, with its range over ten seeds."""
+        """Return one line per measurement of a run, with its range over several seeds."""
         ranges = self.ranges[self.runs[0].name]
         return [
             f"{self.say(FIGURES[name])}: {_percent(value)}"
@@ -176,9 +187,10 @@ def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
     function applied to each path, for example `html.escape` if the text is HTML."""
 
     def replace(match: re.Match[str]) -> str:
-        return f"{match[1]} {escape(shlex.quote(str(home / match[2])))}"
+        return f"{match[1]}{escape(shlex.quote(str(home / match[2])))}"
 
-    return re.sub(rf"(--savepath|--compare-with) {HOME}/([\w/]+)", replace, text)
+    text = re.sub(rf"(--(?:savepath |compare-with |text=)){HOME}/([\w/]+(?:\.txt)?)", replace, text)
+    return re.sub(rf"(lesson_runs text ){HOME}()(?= )", replace, text)
 
 
 @functools.cache

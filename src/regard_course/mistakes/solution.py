@@ -230,13 +230,6 @@ class Solution(SearchSolution):
         waves = self.sinusoidal_positions(states.shape[1], width)
         return np.broadcast_to(waves, (len(states), *waves.shape))
 
-    def concatenate_positions(self, states: Array, width: int) -> Array:
-        """Return the states, each followed by the sinusoidal position vector of the given width.
-
-        states (B, T, D); returns (B, T, D + width). The position vectors are exercise 4 (sinusoidal_positions).
-        """
-        return np.concatenate([states, self.position_vectors(states, width)], -1)
-
     # Multi-head attention, feed-forward network, encoder and decoder layers.
 
     epsilon = 1e-5
@@ -331,7 +324,7 @@ class Solution(SearchSolution):
         states (B, T, D); mask (B, T, T), True = may attend. Returns (B, T, D).
         parameters: a dictionary with w_q, w_k, w_v, w_o (D, D); w_1 (D, F), b_1, w_2 (F, D), b_2; and gain_1,
         shift_1, gain_2, shift_2 (D,) of the two layer norms, which divide by √(variance + 1e-5).
-        Copy exercise 6 (multi_head_attention) and exercise 7 (feed_forward, with its ReLU) into this file.
+        Copy exercise 4 (multi_head_attention) and exercise 8 (feed_forward, with its ReLU) into this file.
 
         Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner),
         forward(self, states, mask=None)
@@ -354,7 +347,7 @@ class Solution(SearchSolution):
 
         states (B, T, D), which may not attend to later states; memory (B, Ts, D); memory_mask (B, T, Ts), True =
         may attend. Returns (B, T, D). parameters: those of the encoder layer, and cross_q, cross_k, cross_v,
-        cross_o (D, D), gain_3, shift_3 (D,). Needs exercise 6 (multi_head_attention), exercise 8 (encoder_layer).
+        cross_o (D, D), gain_3, shift_3 (D,). Needs exercise 4 (multi_head_attention), exercise 9 (encoder_layer).
 
         Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
         forward(self, states, memory, memory_mask=None)
@@ -408,8 +401,8 @@ class Solution(SearchSolution):
         """Return logits (B, Tt, V) of the next token after each step of the target.
 
         source (B, Ts) and target (B, Tt): token numbers, padded with 0 at the end; the target is already shifted.
-        Embeddings times √D plus exercise 4 (sinusoidal_positions); layers of exercise 8 (encoder_layer) and
-        exercise 9 (decoder_layer), which do not attend to the source's padding; one linear layer. Logits of
+        Embeddings times √D plus exercise 12 (sinusoidal_positions); layers of exercise 9 (encoder_layer) and
+        exercise 10 (decoder_layer), which do not attend to the source's padding; one linear layer. Logits of
         padding are not compared. parameters: source (Vs, D) and target (V, D), the embeddings; encoder.0.w_q,
         decoder.0.cross_q and so on as there; w_out (D, V), b_out (V,), not shared with the embeddings.
 
@@ -471,6 +464,36 @@ class Solution(SearchSolution):
 
     def groups_of_heads(self, heads: int, groups: int) -> Array:
         return np.arange(heads) // (heads // groups)
+
+    def rescale(self, old: Array, new: Array) -> Array:
+        """Return the factor that turns sums of exp(s - old) into sums of exp(s - new)."""
+        return np.exp(old - new)
+
+    def block_starts(self, length: int, block: int) -> range:
+        return range(0, length, block)
+
+    def online_softmax(self, scores: Array, value: Array, block: int) -> tuple[Array, ...]:
+        """Return softmax(scores) value, computed from blocks of keys, and the sums after each block.
+
+        scores (B, Tq, Tk), value (B, Tk, D); block: number of keys in a block, the last block may have fewer.
+        Read each block once, and keep three things for each query: the largest score so far m, the sum so far
+        l = Σ exp(s_j - m), and Σ exp(s_j - m) value_j. When m rises, multiply both sums by exp(m_old - m_new). At
+        first m is -inf and both sums are 0. Scores may be as large as 1000. Returns the context (B, Tq, D), which
+        is the second sum divided by l; m and l after each of the N blocks, (N, B, Tq) each.
+        """
+        largest = np.full(scores.shape[:2], -np.inf)
+        total, context = np.zeros(scores.shape[:2]), np.zeros((*scores.shape[:2], value.shape[-1]))
+        maxima, totals = [], []
+        for start in self.block_starts(scores.shape[-1], block):
+            part = scores[..., start : start + block]
+            new = np.maximum(largest, part.max(-1))
+            powers, factor = np.exp(part - new[..., None]), self.rescale(largest, new)
+            total = factor * total + powers.sum(-1)
+            context = factor[..., None] * context + powers @ value[:, start : start + block]
+            largest = new
+            maxima.append(largest)
+            totals.append(total)
+        return context / total[..., None], np.array(maxima), np.array(totals)
 
     def grouped_attention(self, query: Array, key: Array, value: Array) -> Array:
         """Return the contexts (B, H, T, D) of H heads that share G heads of keys and values.
@@ -569,7 +592,7 @@ class Solution(SearchSolution):
     def apply_merges(self, tokens: Sequence[int] | Array, merges: Array, first: int) -> Array:
         """Encode a text with learned merges: return the tokens (any length).
 
-        tokens (T,): numbers below `first`; merges (M, 2): pairs in the order in which exercise 22 (learn_merges)
+        tokens (T,): numbers below `first`; merges (M, 2): pairs in the order in which exercise 17 (learn_merges)
         learned them. The first pair becomes the token `first`, the second `first` + 1, and so on. Apply every
         merge to the whole text, in this order, from left to right.
         """
@@ -679,7 +702,7 @@ class Solution(SearchSolution):
         """Return the probabilities that the output layer reads in the state of each layer.
 
         states (L, T, D): the residual stream before the first block, and after each block; norm (D,): the gain of
-        the final norm, x / √(mean(x²) + 1e-5) * norm for each state x, as in exercise 20 (rms_norm);
+        the final norm, x / √(mean(x²) + 1e-5) * norm for each state x, as in exercise 23 (rms_norm);
         output (V, D): a row for each token. The scores of the tokens are norm(x) @ outputᵀ, followed by a
         softmax. Returns (L, T, V); the last layer is the model's own prediction.
         """
@@ -719,53 +742,6 @@ class Solution(SearchSolution):
         powers, sink_power = np.exp(scores - largest), self.sink_power(sink, largest)
         total = self.row_total(powers) + sink_power
         return self.without_sink(self.numerator(powers, sink_power) / total, sink_power / total)
-
-    def centered_embeddings(self, embeddings: Array) -> Array:
-        """Return the embeddings that are transformed: they keep their mean."""
-        return embeddings
-
-    def transform(self, embeddings: Array) -> Array:
-        return np.asarray(np.fft.fft(embeddings, axis=0))
-
-    def power(self, components: Array) -> Array:
-        """Return the squared length of each component (p,)."""
-        return np.asarray((np.abs(components) ** 2).sum(-1))
-
-    def fold(self, power: Array) -> Array:
-        """Add the power of k and of p - k: (p // 2 + 1,)."""
-        count = len(power)
-        folded = power[: count // 2 + 1].copy()
-        folded[1 : (count + 1) // 2] *= 2  # neither the constant nor, for an even p, the last frequency is a pair
-        return np.asarray(folded)
-
-    def share(self, power: Array) -> Array:
-        return power / power.sum()
-
-    def fourier_power(self, embeddings: Array) -> Array:
-        """Return the share of each frequency in the embeddings of the numbers 0 to p - 1.
-
-        embeddings (p, D). Take the discrete Fourier transform over the numbers, for each dimension; the power of
-        a component is its squared magnitude, summed over the dimensions. The components k and p - k are the same
-        frequency: add them. Returns (p // 2 + 1,): the shares of the frequencies 0 (the mean), 1, ..., p // 2,
-        which sum to 1.
-        """
-        return self.share(self.fold(self.power(self.transform(self.centered_embeddings(embeddings)))))
-
-    def source_mass(self, attention: Array) -> Array:
-        return np.asarray(attention.mean((0, 1)))
-
-    def distance(self, mass: Array) -> float:
-        """Return the least mass that has to move to make the attention uniform."""
-        return float(np.abs(mass - 1 / len(mass)).sum() / 2)
-
-    def distance_from_uniform(self, attention: Array) -> Array:
-        """Return the Wasserstein distance of a translation's attention from uniform attention.
-
-        attention (H, Tt, Ts): weights of H heads, a row for each token of the translation. First take the mean
-        over heads and rows: a distribution over the source. Moving mass from one token to any other costs 1 per
-        unit, so the distance is Σ |mass_s - 1/Ts| / 2. Returns one number, from 0 to 1.
-        """
-        return np.array(self.distance(self.source_mass(attention)))
 
     def wins(self, fault: Array, good: Array) -> Array:
         """Return 1 for each pair in which the fault has more doubt, 0.5 for a tie, else 0."""
@@ -821,41 +797,6 @@ class Solution(SearchSolution):
         query = self.query_state(previous, state, memory, cell)
         weights = self.masked_softmax(self.additive_scores(query, memory, w, u, v), mask)
         return cell(self.cell_input(previous, self.memory_context(weights, memory)), state), weights
-
-    def luong_query(self, new: Array, old: Array) -> Array:
-        """Return the query of Luong's step: the state after the step."""
-        return new
-
-    def luong_output_state(self, new: Array, old: Array) -> Array:
-        """Return the state that is joined with Luong's context: the state after the step."""
-        return new
-
-    def general_scores(self, state: Array, memory: Array, w_a: Array) -> Array:
-        return np.einsum("bd,dm,btm->bt", state, w_a, memory)
-
-    def join_context(self, context: Array, state: Array) -> Array:
-        return np.concatenate([context, state], -1)
-
-    def luong_step(
-        self, previous: Array, state: Array, memory: Array, cell: Any, w_a: Array, w_c: Array, mask: Mask = None
-    ) -> tuple[Array, ...]:
-        """Return the attentional state h̃_t, the next state h_t, and the weights a_t.
-
-        h_t = cell(y_(t-1), h_(t-1));  a_t = softmax over s of h_tᵀ W_a h̄_s;  c_t = Σ_s a_ts h̄_s;
-        h̃_t = tanh([c_t; h_t] W_c)
-
-        previous (B, E): the previous word's embedding y_(t-1); state (B, D): h_(t-1); memory (B, T, M): the h̄_s;
-        cell: a function, cell(input (B, E), state (B, D)) returns the next state (B, D);
-        w_a (D, M), w_c (M + D, D); mask (B, T), True = may attend. Returns h̃_t (B, D), h_t (B, D), a_t (B, T).
-        The softmax with a mask is exercise 2 (masked_softmax).
-
-        Or as a module with its own weights: class LuongStep(nn.Module): __init__(self, width, memory) for D and
-        M, forward(self, previous, state, memory, cell, mask=None)
-        """
-        new = cell(previous, state)
-        weights = self.masked_softmax(self.general_scores(self.luong_query(new, state), memory, w_a), mask)
-        mixture = self.join_context(self.memory_context(weights, memory), self.luong_output_state(new, state))
-        return self.tanh(mixture @ w_c), new, weights
 
     # The label-smoothed loss, and a training loop.
 

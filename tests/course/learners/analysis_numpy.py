@@ -15,21 +15,6 @@ def sink_softmax(scores, sink):
     return e / (np.exp(a - m) + e.sum(-1, keepdims=True))
 
 
-def fourier_power(embeddings):
-    p = len(embeddings)
-    f = np.fft.fft(embeddings, axis=0)
-    power = (np.abs(f) ** 2).sum(1)
-    out = power[: p // 2 + 1].copy()
-    for k in range(1, (p + 1) // 2):
-        out[k] += power[p - k]
-    return out / out.sum()
-
-
-def distance_from_uniform(attention):
-    mass = attention.mean(axis=0).mean(axis=0)
-    return np.abs(mass - 1 / mass.size).sum() / 2
-
-
 def auroc(doubts, faulty):
     bad, good = doubts[faulty == 1], doubts[faulty == 0]
     pairs = [(b > g) + 0.5 * (b == g) for b in bad for g in good]

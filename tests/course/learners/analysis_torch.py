@@ -17,22 +17,6 @@ def sink_softmax(scores, sink):
     return weights[..., :-1]
 
 
-def fourier_power(embeddings):
-    p = embeddings.shape[0]
-    power = torch.fft.rfft(embeddings, dim=0).abs().pow(2).sum(dim=1)
-    times = torch.full((len(power),), 2.0)
-    times[0] = 1
-    if p % 2 == 0:
-        times[-1] = 1
-    power = power * times
-    return power / power.sum()
-
-
-def distance_from_uniform(attention):
-    mass = attention.mean((0, 1))
-    return (mass - 1 / len(mass)).clamp(min=0).sum()
-
-
 def auroc(doubts, faulty):
     order = torch.sort(doubts).values
     low = torch.searchsorted(order, doubts)

@@ -98,3 +98,19 @@ def attention_rollout(weights):
     for layer in weights:
         total = (0.5 * layer + 0.5 * np.eye(len(layer))) @ total
     return total
+
+
+def online_softmax(scores, value, block):
+    maxima, totals = [], []
+    m, total, acc = -np.inf * np.ones(scores.shape[:2]), 0.0, 0.0
+    for s, v in zip(
+        np.array_split(scores, range(block, scores.shape[2], block), 2),
+        np.array_split(value, range(block, scores.shape[2], block), 1),
+    ):
+        m, old = np.maximum(m, s.max(2)), m
+        p = np.exp(s - m[:, :, None])
+        total = total * np.exp(old - m) + p.sum(2)
+        acc = acc * np.exp(old - m)[:, :, None] + p @ v
+        maxima.append(m)
+        totals.append(total)
+    return acc / total[:, :, None], np.array(maxima), np.array(totals)

@@ -55,3 +55,16 @@ def attention_rollout(weights):
     for layer in weights:
         result = torch.matmul((layer + identity) / 2, result)
     return result
+
+
+def online_softmax(scores, value, block):
+    m = torch.full(scores.shape[:2], -torch.inf, dtype=scores.dtype)
+    total, context, maxima, totals = torch.zeros_like(m), 0.0, [], []
+    for s, v in zip(scores.split(block, 2), value.split(block, 1)):
+        new = torch.maximum(m, s.amax(2))
+        powers, factor = (s - new[..., None]).exp(), (m - new).exp()
+        total, context = factor * total + powers.sum(2), factor[..., None] * context + powers @ v
+        m = new
+        maxima.append(m)
+        totals.append(total)
+    return context / total[..., None], torch.stack(maxima), torch.stack(totals)

@@ -16,19 +16,3 @@ class BahdanauStep(nn.Module):
         weights = scores.softmax(-1)
         context = torch.einsum("bt,btm->bm", weights, memory)
         return cell(torch.cat([previous, context], -1), state), weights
-
-
-class LuongStep(nn.Module):
-    def __init__(self, width, memory):
-        super().__init__()
-        self.general = nn.Linear(memory, width, bias=False)
-        self.combine = nn.Linear(memory + width, width, bias=False)
-
-    def forward(self, previous, state, memory, cell, mask=None):
-        state = cell(previous, state)
-        scores = torch.einsum("btd,bd->bt", self.general(memory), state)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, -torch.inf)
-        weights = scores.softmax(-1)
-        context = torch.einsum("bt,btm->bm", weights, memory)
-        return torch.tanh(self.combine(torch.cat([context, state], -1))), state, weights

@@ -12,14 +12,3 @@ def bahdanau_step(y, s, h, cell, W, U, v, mask=None):
         alpha[b] = e / e.sum()
     c = np.array([alpha[b] @ h[b] for b in range(B)])
     return cell(np.hstack([y, c]), s), alpha
-
-
-def luong_step(y, s, h, cell, Wa, Wc, mask=None):
-    s = cell(y, s)
-    e = ((s @ Wa)[:, None, :] * h).sum(-1)
-    if mask is not None:
-        e = np.where(mask, e, -np.inf)
-    e = np.exp(e - e.max(1, keepdims=True))
-    a = e / e.sum(1, keepdims=True)
-    c = (a[:, :, None] * h).sum(1)
-    return np.tanh(np.hstack([c, s]) @ Wc), s, a

@@ -13,11 +13,3 @@ def sinusoidal_positions(length, width):
             row.append(math.cos(pos * w))
         rows.append(row)
     return rows
-
-
-def concatenate_positions(states, width):
-    waves = np.array(sinusoidal_positions(states.shape[1], width))
-    out = np.empty((states.shape[0], states.shape[1], states.shape[2] + width))
-    out[:, :, : states.shape[2]] = states
-    out[:, :, states.shape[2] :] = waves
-    return out

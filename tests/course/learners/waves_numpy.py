@@ -8,9 +8,3 @@ def positional_encoding(length, width):
     pe[:, 0::2] = np.sin(pos * div)
     pe[:, 1::2] = np.cos(pos * div)
     return pe
-
-
-def concatenate_positions(states, width):
-    pe = positional_encoding(states.shape[1], width)
-    pe = np.repeat(pe[None], states.shape[0], axis=0)
-    return np.concatenate((states, pe), axis=2)

@@ -30,30 +30,6 @@ def sink_softmax(scores: Array, sink: Array) -> Array:
     return np.array(weights)
 
 
-def fourier_power(embeddings: Array) -> Array:
-    """Return the share of each frequency, from sums of cosines and sines."""
-    count, width = embeddings.shape
-    shares = [0.0] * (count // 2 + 1)
-    for component in range(count):
-        for dimension in range(width):
-            angles = [2 * math.pi * component * number / count for number in range(count)]
-            column = embeddings[:, dimension].tolist()
-            cosine = sum(value * math.cos(angle) for value, angle in zip(column, angles, strict=True))
-            sine = sum(value * math.sin(angle) for value, angle in zip(column, angles, strict=True))
-            shares[min(component, count - component)] += cosine**2 + sine**2
-    return np.array(shares) / sum(shares)
-
-
-def distance_from_uniform(attention: Array) -> Array:
-    """Move the mass above 1 / Ts to the tokens below it."""
-    heads, rows, tokens = attention.shape
-    mass = [
-        sum(float(attention[head, row, token]) for head in range(heads) for row in range(rows)) / (heads * rows)
-        for token in range(tokens)
-    ]
-    return np.array(sum(max(share - 1 / tokens, 0.0) for share in mass))
-
-
 def auroc(doubts: Array, faulty: Array) -> Array:
     """Compare every faulty translation with every good one."""
     points, pairs = 0.0, 0

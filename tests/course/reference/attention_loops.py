@@ -115,13 +115,3 @@ def sinusoidal_positions(length: int, width: int) -> Array:
             angle = position / 10_000 ** (2 * pair / width)
             waves[position, dimension] = math.sin(angle) if dimension % 2 == 0 else math.cos(angle)
     return waves
-
-
-def concatenate_positions(states: Array, width: int) -> Array:
-    """Return the states, each followed by the sinusoidal position vector of the given width.
-
-    states (B, T, D); returns (B, T, D + width). The position vectors are defined in the exercise
-    sinusoidal_positions.
-    """
-    waves = sinusoidal_positions(states.shape[1], width).tolist()
-    return np.array([[row + wave for row, wave in zip(rows, waves, strict=True)] for rows in states.tolist()])

@@ -42,35 +42,6 @@ def bahdanau_step(
     return np.array(states), np.array(all_weights)
 
 
-def luong_step(
-    previous: Array, state: Array, memory: Array, cell: Cell, w_a: Array, w_c: Array, mask: Array | None = None
-) -> tuple[Array, Array, Array]:
-    """Return the attentional state h̃_t, the next state h_t, and the weights a_t.
-
-    h_t = cell(y_(t-1), h_(t-1));  a_t = softmax over s of h_tᵀ W_a h̄_s;  c_t = Σ_s a_ts h̄_s;
-    h̃_t = tanh([c_t; h_t] W_c)
-
-    previous (B, E): the previous word's embedding y_(t-1); state (B, D): h_(t-1); memory (B, T, M): the h̄_s;
-    cell: a function, cell(input (B, E), state (B, D)) returns the next state (B, D);
-    w_a (D, M), w_c (M + D, D); mask (B, T), True = may attend. Returns h̃_t (B, D), h_t (B, D), a_t (B, T).
-
-    Or as a module with its own weights: class LuongStep(nn.Module): __init__(self, width, memory) for D and M,
-    forward(self, previous, state, memory, cell, mask=None)
-    """
-    outputs, states, all_weights = [], [], []
-    for row in range(len(state)):
-        current = cell(previous[row : row + 1], state[row : row + 1])[0]
-        keys = matmul(memory[row].tolist(), [list(column) for column in zip(*w_a.tolist(), strict=True)])
-        scores = [dot(current.tolist(), key) for key in keys]
-        weights = softmax_row(scores, None if mask is None else mask[row].tolist())
-        context = weighted_sum(weights, memory[row].tolist())
-        (mixture,) = matmul([context + current.tolist()], w_c.tolist())
-        outputs.append([math.tanh(number) for number in mixture])
-        states.append(current)
-        all_weights.append(weights)
-    return np.array(outputs), np.array(states), np.array(all_weights)
-
-
 def greedy_search(step: Step, start: int, end: int, longest: int) -> list[int]:
     """Return the tokens that a model generates if it always chooses the most likely next token.
 

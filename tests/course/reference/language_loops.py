@@ -142,3 +142,24 @@ def attention_rollout(weights: Array) -> Array:
         ]
         product = matmul(mixed, product)
     return np.array(product)
+
+
+def online_softmax(scores: Array, value: Array, block: int) -> tuple[Array, ...]:
+    """Compute the whole softmax of each row, and the maximum and the sum of each row's beginning."""
+    ends = [min(end, scores.shape[2]) for end in range(block, scores.shape[2] + block, block)]
+    maxima = [[[max(row[:end]) for row in rows] for rows in scores.tolist()] for end in ends]
+    totals = [
+        [[sum(math.exp(s - max(row[:end])) for s in row[:end]) for row in rows] for rows in scores.tolist()]
+        for end in ends
+    ]
+    context = [
+        [
+            [
+                sum(math.exp(s - max(row)) * v for s, v in zip(row, column, strict=True)) / total
+                for column in zip(*values, strict=True)
+            ]
+            for row, total in zip(rows, sums, strict=True)
+        ]
+        for rows, values, sums in zip(scores.tolist(), value.tolist(), totals[-1], strict=True)
+    ]
+    return np.array(context), np.array(maxima), np.array(totals)
