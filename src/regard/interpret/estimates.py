@@ -167,7 +167,7 @@ def _studentized_ends(values: np.ndarray, draw: np.ndarray) -> tuple[float, floa
 # intervals are those of counts by program.
 
 ERROR_FILE = "sentence_errors.json"
-RUN = "run"  # `Traits.origin` of the models on which the rates were measured
+RUN, EXTERNAL = "run", "external"  # `Traits.origin` of runs, and the name of all other origins in the file
 MOST_WRONG = 0.07  # Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"
 
 
@@ -210,22 +210,20 @@ def threshold(kind: str) -> float:
     return math.inf if least is None else least
 
 
-def is_reliable(kind: str) -> bool:
-    rate = error_rates().get(kind)
-    return rate is not None and rate.high <= MOST_WRONG
+def rate_of(kind: str, origin: str = RUN) -> ErrorRate | None:
+    """Return the error rate of a kind of sentence for models that were given in some way; None if not measured."""
+    return error_rates().get(kind if origin == RUN else f"{EXTERNAL}: {kind}")
 
 
-def describe_error(kind: str) -> str:
+def is_reliable(kind: str, origin: str = RUN) -> bool:
+    rate = rate_of(kind, origin)
+    return rate is not None and rate.tested > 0 and rate.high <= MOST_WRONG
+
+
+def describe_error(kind: str, origin: str = RUN) -> str:
     """Return the measured error rate of a kind of sentence as text."""
-    rate = error_rates().get(kind)
+    rate = rate_of(kind, origin)
     if rate is None or not rate.tested:
         return "error rate not measured"
     wrong = 100 * rate.wrong / rate.tested
-    return (
-        f"of 100 such sentences about known models {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
-    )
-
-
-def error_bracket(kind: str, origin: str) -> str:
-    """Return the error rate in brackets; empty for models of an origin for which it was not measured."""
-    return f" ({describe_error(kind)})" if origin == RUN else ""
+    return f"of 100 such sentences {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
