@@ -85,6 +85,8 @@ class ExamineFlags:
 
     samples: int = 200
     """Number of unseen samples (2 or more; confidence intervals need 50)."""
+    all: bool = False
+    """Print all tables and sentences; without this flag, the report of one run has at most 25 lines."""
     html: Path | None = None
     """Write the report to this HTML file: tables and text, and for one run plots and links into the explorer."""
     json: Path | None = None
@@ -113,9 +115,11 @@ def run_examine(argv: list[str]) -> None:
             result = runs = examine_runs(names, samples=flags.samples, seed=flags.seed, **vars(flags.storage))
         saved, links = [Path(folder) / FILE for folder in runs.runs], {}
     width = report_width(110)
-    print_table(result.table(), width)
-    sys.stdout.write("\n")
-    print_paragraphs(result.sentences, width)
+    tables = result.table() if isinstance(result, ExaminedRuns) or not flags.all else result.details()
+    print_table(tables, width)
+    if isinstance(result, ExaminedRuns) or flags.all:
+        sys.stdout.write("\n")
+        print_paragraphs(result.sentences, width)
     if flags.json is not None:
         write_json(flags.json, result.json())
         saved.append(flags.json)

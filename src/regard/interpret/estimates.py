@@ -13,7 +13,7 @@ needed rest on counts of affected inputs, whose intervals are exact.
 import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import NamedTuple
@@ -216,7 +216,8 @@ def rate_of(kind: str, origin: str = RUN) -> ErrorRate | None:
 
 
 def is_reliable(kind: str, origin: str = RUN) -> bool:
-    rate = rate_of(kind, origin)
+    """Whether the error rate of a kind is low; the rate of runs counts for a kind not measured on external models."""
+    rate = rate_of(kind, origin) or rate_of(kind)
     return rate is not None and rate.tested > 0 and rate.high <= MOST_WRONG
 
 
@@ -227,3 +228,13 @@ def describe_error(kind: str, origin: str = RUN) -> str:
         return "error rate not measured"
     wrong = 100 * rate.wrong / rate.tested
     return f"of 100 such sentences {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
+
+
+def describe_rates(kinds: Iterable[str], origin: str = RUN) -> str:
+    """Return how often sentences of some kinds are wrong, as one sentence; empty without kinds."""
+    texts = dict[str, str]()
+    for kind in kinds:
+        rate = rate_of(kind, origin)
+        texts[kind] = f"{kind} {NOT_MEASURED if rate is None else rate.percent}"
+    models = "models whose heads are known" + ("" if origin == RUN else ", given as external models")
+    return f"Wrong of 100 such sentences about {models} (95 % interval): {'; '.join(texts.values())}." if texts else ""

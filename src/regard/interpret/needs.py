@@ -63,6 +63,7 @@ ContextCalls = list[tuple[str, Tensor]]
 """Layer and contexts (B, T, H Dv) of each call. A recurrent decoder calls its layer once for each step."""
 Head = tuple[str, int]  # The name of a layer, and the index of a head
 Need = Literal["needed", "needed only together", "backup", "opposes", "not needed", "cannot be told"]
+SetKind = Literal["replace each other", "oppose each other"]
 Group = tuple[Head, ...]
 Way = Literal["off", "mean", "other"]
 WAYS: dict[Way, str] = {
@@ -187,8 +188,8 @@ class Resampling(Generic[Input]):
             if missed:  # the layer was not called as recorded
                 sizes.append(torch.zeros(len(group.inputs)))
             elif heads:
-                pairs = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
-                sizes.append(torch.stack([relative_change(old, new) for old, new in pairs]).amin(0))
+                changed = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
+                sizes.append(torch.stack([relative_change(old, new) for old, new in changed]).amin(0))
         changes = torch.cat(sizes)
         size = float(changes.median()) if len(changes) else 0.0
         return np.concatenate(losses), Change(len(changes), int((changes >= DIFFERENT).sum()), size)
@@ -295,10 +296,10 @@ def _cut(calls: ContextCalls, short: ContextCalls) -> ContextCalls | None:
 class HeadSet(NamedTuple):
     """Heads whose effect shows together only."""
 
-    kind: Literal["replace each other", "oppose each other"]
+    kind: SetKind
     heads: Group
     way: Way  # How the heads were replaced together
-    share: Estimate  # Share of affected inputs then
+    share: Estimate  # Share of affected inputs then; of opposing heads, of those whose loss rises
     backups: Group = ()  # Heads that act only if the others do not
 
 
@@ -451,7 +452,8 @@ def find_needs(
         remarks.append("The loss changes when it is computed again, so no effect of a head can be measured.")
         return needs
     changed = [head for head in known if not needs.changes[head].reason]
-    alone = decide(*({head: counts[way][head] for head in changed} for way in ("other", "mean")), number)
+    resampled, missed = ({head: counts[way][head] for head in changed} for way in ("other", "mean"))
+    alone = decide(resampled, missed, number)
     # The least important heads first: heads that replace each other seem unimportant.
     order = sorted(changed, key=lambda head: importance[head[0]][head[1]])
     search = _Search(resampling)
@@ -527,6 +529,12 @@ class _Search:
             self.counts[key] = self.resampling.count_affected(heads, way)[0]
         return self.counts[key]
 
+    def harmed(self, heads: Group, way: Way) -> int:
+        """Return the number of inputs whose loss rises: heads that cancel each other in part can also lower it."""
+        self.tests += 1
+        losses, change = self.resampling.replace(heads, way)
+        return len(losses) if change.reason else int((losses - self.resampling.losses > CHANGED).sum())
+
     def affects(self, heads: Group, way: Way) -> bool:
         return bool(heads) and _is_above(self.count(heads, way), self.resampling.inputs)
 
@@ -592,7 +600,7 @@ class _Search:
             if any(known <= set(group) for known in found):
                 continue
             for way in (way for way, members in strong.items() if set(group) <= set(members)):
-                if _is_below(count := self.count(group, way), self.resampling.inputs):
+                if _is_below(count := self.harmed(group, way), self.resampling.inputs):
                     found.append(set(group))
                     yield HeadSet("oppose each other", group, way, share_of(count, self.resampling.inputs))
                     break
@@ -610,7 +618,7 @@ def _opposed(outputs: dict[Head, Tensor]) -> list[Group]:
         total = float(torch.stack(vectors).sum(0).square().sum())
         return math.sqrt(total / max(sum(squares[head] for head in group), 1e-30))
 
-    sums = {pair: left(pair) for pair in itertools.combinations(heads, 2)}
+    sums: dict[Group, float] = {pair: left(pair) for pair in itertools.combinations(heads, 2)}
     for pair in sorted(sums, key=lambda pair: sums[pair])[:MAX_TRIALS]:
         third = min((head for head in heads if head not in pair), key=lambda head: left((*pair, head)), default=None)
         if third is not None and (total := left((*pair, third))) < sums[pair]:
