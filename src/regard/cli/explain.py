@@ -115,9 +115,8 @@ def run_examine(argv: list[str]) -> None:
             result = runs = examine_runs(names, samples=flags.samples, seed=flags.seed, **vars(flags.storage))
         saved, links = [Path(folder) / FILE for folder in runs.runs], {}
     width = report_width(110)
-    tables = result.table() if isinstance(result, ExaminedRuns) or not flags.all else result.details()
-    print_table(tables, width)
-    if isinstance(result, ExaminedRuns) or flags.all:
+    print_table(examination.details() if len(names) == 1 and flags.all else result.table(), width)
+    if len(names) > 1 or flags.all:
         sys.stdout.write("\n")
         print_paragraphs(result.sentences, width)
     if flags.json is not None:
