@@ -588,7 +588,8 @@ class Examination(Result):
             elif place not in named:
                 shown.append(f"{known.layer} {known.head} attends to fixed positions")
         shown += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
-        notes = [line for text in [describe_rates(self._said, self.origin)] if text for line in _shorten(text, 4)]
+        printed = [kind for kind in self._said if kind != RAISES]
+        notes = [line for text in [describe_rates(printed, self.origin)] if text for line in _shorten(text, 4)]
         notes += _shorten(f"Intervals: {describe_interval(self.samples)}", 2)
         reasons = [text for text in (*self.needs, *self.unanswered) if "cannot" in text or "stopped" in text]
         notes += [line for reason in reasons[:2] for line in _shorten(reason, 2)]
