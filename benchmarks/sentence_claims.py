@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from regard.interpret.estimates import EXTERNAL, resample_counts
+from regard.interpret.estimates import EXTERNAL, TOGETHER, resample_counts
 from regard.interpret.examination import (
     QUALITIES,
     RAISES,
@@ -229,14 +229,19 @@ def judge(needs: Needs, truths: Truths) -> Iterator[HeadClaim]:
             kind, members = truths[head]
             named = {other for found in needs.sets if head in found.heads for other in found.heads}
             is_alone = verdict in ("needed", "not needed")
-            yield HeadClaim(verdict, math.inf, verdict == kind and (is_alone or named <= members))
+            right = verdict == kind and (is_alone or named <= members)
+            yield HeadClaim(verdict, math.inf, right)
+            if not is_alone:
+                yield HeadClaim(TOGETHER, math.inf, right)
 
 
 def need_facts(needs: Needs, truths: Truths) -> Iterator[Fact]:
     """Yield the heads whose need is known."""
     for head, verdict in needs.verdicts.items():
         if head in truths:
-            yield Fact(truths[head][0], math.inf if verdict == truths[head][0] else -math.inf)
+            kind = truths[head][0]
+            for name in (kind,) if kind in ("needed", "not needed") else (kind, TOGETHER):
+                yield Fact(name, math.inf if verdict == kind else -math.inf)
 
 
 def measure_planted(known: KnownModel, subject: Any = None) -> MeasuredSentences:

@@ -32,7 +32,7 @@ from known_modules import as_external
 from sentence_claims import MeasuredSentences, measure, measure_planted, measure_reading, untrained_claims
 
 import regard.interpret
-from regard.interpret.estimates import ERROR_FILE, EXTERNAL
+from regard.interpret.estimates import ERROR_FILE, EXTERNAL, TOGETHER
 from regard.interpret.examination import RAISES
 from regard.interpret.needs import Need
 from regard.interpret.roles import ROLE_KINDS
@@ -60,7 +60,11 @@ GRID: dict[str, tuple[float, ...]] = {
     RAISES: (0.0, 1e-4, 1e-3, 1e-2),
 }
 """Thresholds by kind of sentence. All other kinds have none."""
-KINDS = (*(verdict for verdict in get_args(Need) if verdict != "cannot be told"), "alignment", *GRID)
+KINDS = (*(verdict for verdict in get_args(Need) if verdict != "cannot be told"), TOGETHER, "alignment", *GRID)
+
+
+SETS = ("needed only together", "backup", "opposes", TOGETHER)
+"""Verdicts that name other heads, and all of them."""
 
 
 def measure_planted_models(kind: str, folder: Path) -> list[MeasuredSentences]:
@@ -232,6 +236,23 @@ def thresholds_of(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
+def add_planted(content: dict[str, Any], planted: Sequence[MeasuredSentences]) -> dict[str, Any]:
+    """Return the content of the file with the rates of verdicts on sets, and of external models, on planted models."""
+    rows, stored = tally(planted), thresholds_of(content["kinds"])
+    thresholds = dict.fromkeys(rows, -math.inf) | stored
+    thresholds |= {kind: thresholds[_plain(kind)] for kind in rows}
+    counts, facts = count_wrong(planted, thresholds), [pair for result in planted for pair in result.told(thresholds)]
+    for kind, row in rows.items():
+        if kind in SETS or kind.startswith(EXTERNAL):
+            said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
+            low, high = error_interval(counts[kind]) if said else (0.0, 1.0)
+            told = [is_told for name, is_told in facts if name == kind]
+            known: dict[str, Any] = {"tested": said, "wrong": wrong, "low": low, "high": high}
+            known |= {"programs": len(counts.get(kind, ())), "true": len(told), "told": sum(told)}
+            content["kinds"][kind] = row | known | {"threshold": content["kinds"].get(_plain(kind), row)["threshold"]}
+    return content
+
+
 def _plain(kind: str) -> str:
     return kind.removeprefix(f"{EXTERNAL}: ")
 
@@ -252,7 +273,11 @@ def main() -> None:
     """Measure the rates, print them, and with `--write` store them in the package."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="store the rates in the package")
-    parser.add_argument("--planted", action="store_true", help="measure the planted models only, and print by kind")
+    parser.add_argument(
+        "--planted",
+        action="store_true",
+        help="measure the planted models only; with --write, store verdicts on sets, and rates on external models",
+    )
     parser.add_argument("--processes", type=int, default=1, help="number of processes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -262,6 +287,9 @@ def main() -> None:
         stored = thresholds_of(json.loads((Path(regard.interpret.__file__).parent / ERROR_FILE).read_text())["kinds"])
         missing = {kind: -math.inf for name in KINDS for kind in (name, f"{EXTERNAL}: {name}")}
         print_planted(planted, missing | stored)
+        if arguments.write:
+            path = Path(regard.interpret.__file__).parent / ERROR_FILE
+            path.write_text(write_text(add_planted(json.loads(path.read_text()), planted)), encoding="utf-8")
         return
     thresholds = thresholds_of(tally(results))
     print_planted(planted, thresholds)

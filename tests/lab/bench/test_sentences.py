@@ -111,7 +111,8 @@ def test_planted_wrong_verdicts_are_wrong() -> None:
     pair = frozenset({(layer, 0), (layer, 1)})
     found: Any = HeadSet("replace each other", ((layer, 0), (layer, 2)), "mean", None)  # type: ignore[arg-type]
     needs = Needs(inputs=500, verdicts={(layer, 0): "needed only together"}, sets=[found])
-    assert [claim.right for claim in judge(needs, {(layer, 0): ("needed only together", pair)})] == [False]
+    claims = [*judge(needs, {(layer, 0): ("needed only together", pair)})]
+    assert [claim.right for claim in claims] == [False, False] and claims[1].kind == "names other heads"
 
 
 def test_nothing_is_said_of_untrained_models(stored: dict[str, Any]) -> None:
