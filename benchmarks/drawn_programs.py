@@ -1,4 +1,4 @@
-"""Random programs, compiled to models whose circuit is known, for error rates that need more than the library.
+"""Random programs and planted heads in models whose circuit is known, for error rates that need more than the library.
 
 A program answers with a random function of two pieces: the token at some step, the number of some tokens, what
 followed the same token before, and so on. Every third model of a family has redundant or cancelling heads.
@@ -9,12 +9,16 @@ followed the same token before, and so on. Every third model of a family has red
 
 import operator
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
-from regard_lab.bench.known_models import KnownModel, run_compiled
-from regard_lab.programs.compiler import Compiled, assemble
+from regard.attention.layer import attention_layers
+from regard_lab.bench.known_models import Kind, KnownModel, KnownModelChoice, run_compiled
+from regard_lab.programs.compiler import Compiled, Spares, assemble
 from regard_lab.programs.language import (
     Aggregate,
     Attended,
@@ -24,6 +28,7 @@ from regard_lab.programs.language import (
     Program,
     Selector,
     aggregate,
+    average,
     constant,
     elementwise,
     indices,
@@ -34,8 +39,8 @@ from regard_lab.programs.language import (
     width,
 )
 from regard_lab.programs.library import INDUCTION, earlier, follower, mirrored, number_of, rank, token_at
-from regard_lab.programs.planner import HeadTruth, Planner, unit_rows
-from regard_lab.programs.traps import LOUD, SPARES, SummingPlanner, add_head
+from regard_lab.programs.planner import HeadTruth, PlannedSet, Planner, unit_rows
+from regard_lab.programs.traps import LOUD, SPARES, BackupPlanner, SummingPlanner, add_head
 
 FAMILIES: tuple[Family, ...] = ("decoder-only", "decoder-only", "decoder-only", "encoder", "encoder-decoder")
 """Families in turn. Most models are decoder-only, because only these can have induction heads."""
@@ -97,7 +102,7 @@ def drawn_model(number: int, family: Family | None = None) -> KnownModel:
         result = aggregate(select(chance.choice(PLACES), steps), combined)
     program = Program(
         name=f"drawn-{number}",
-        summary="a random function of two pieces",
+        summary=" and ".join(sorted(names)),
         family=family,
         alphabet=letters,
         result=result,
@@ -118,22 +123,97 @@ def _compile(program: Program, number: int) -> Compiled:
     """Return the compiled program, of which some have redundant heads and some cancelling heads."""
     variant = number % 3 if program.family == "decoder-only" else 0
     if variant == 1:
-        truth = HeadTruth(needed=None, used=True, sufficient=True)
-        return assemble(SummingPlanner(program, copies=2, truth=truth), seed=number, spares=SPARES)
+        return assemble(SummingPlanner(program, copies=2, truth=REDUNDANT), seed=number, spares=SPARES)
     planner = Planner(program)
     if variant == 2:
-        _add_cancelling(planner, number)
+        _add_opposing(planner, number)
     for name in random.Random(f"unread/{number}").sample(list(UNREAD), 3):
         add_head(planner, UNREAD[name], unit_rows(range(0)), [])
     return assemble(planner, seed=number)
 
 
-def _add_cancelling(planner: Planner, number: int) -> None:
-    """Add a pair of heads that write large vectors to the answer, which cancel each other."""
+def _add_opposing(planner: Planner, number: int, gains: Sequence[float] = (1.0, -1.0)) -> None:
+    """Add heads that write large vectors to the answer, which cancel each other."""
     generator = torch.Generator().manual_seed(number)
     columns = planner.result.matrix.any(0).nonzero().flatten().tolist()
     read = planner.read(tokens).matrix
     value = LOUD * torch.randn(len(columns), len(read), generator=generator) @ read
-    for sign in (1.0, -1.0):
-        node = add_head(planner, Average("input", Selector("input", "input"), None), sign * value, columns)
-        planner.truths[node] = HeadTruth(needed=True, used=False, sufficient=False)
+    everywhere = Average("input", Selector("input", "input"), None)
+    nodes = [add_head(planner, everywhere, gain * value, columns) for gain in gains]
+    planner.truths |= dict.fromkeys(nodes, HeadTruth(needed=True, used=False, sufficient=False))
+    planner.sets.append(PlannedSet("oppose", tuple(nodes)))
+
+
+# Planted heads: five small models of each kind.
+
+REDUNDANT = HeadTruth(needed=None, used=True, sufficient=True)
+EACH = 5
+"""Number of models of each kind."""
+NAMED: dict[str, tuple[tuple[Kind, str], ...]] = {
+    "compiled": tuple(("compiled", name) for name in ("count", "first", "repeated", "copy", "distinct")),
+    "trained in": (("trained-in", "previous"),) * EACH,
+    "learned": (*[("learned", "counting")] * 2, *[("learned", "difference")] * 2, ("learned", "signal")),
+    "trap": tuple(("trap", name) for name in ("loud", "sink", "decoy", "saturation", "constant-heads")),
+}
+"""Kinds whose models have a name in `regard bench`."""
+PLANTED = (*NAMED, "redundant", "backup", "cancelling", "empty", "tiny", "moved", "diffuse", "previous", "induction")
+OPPOSING = ((1.0, -1.0), (1.0, -0.998), (0.5, 0.5, -1.0), (1.0, -0.4, -0.6), (-0.7, 0.702))
+"""Gains of the heads of each cancelling set."""
+READ: tuple[Expression, ...] = tuple(
+    token_at(part) for part in (earlier(1), earlier(2), constant(0), constant(1), indices.map(lambda i: i - i % 2))
+)
+"""What a planted head reads."""
+
+
+def planted_model(kind: str, number: int, folder: Path) -> KnownModel:
+    """Return model `number` of a kind in `PLANTED`. `folder`: of trained models."""
+    if kind in NAMED:
+        source, name = NAMED[kind][number]
+        return KnownModelChoice(name, source).build(number, folder)
+    chance, name = random.Random(f"planted/{kind}/{number}"), f"{kind}-{number}"
+    first, second = chance.sample(READ, 2)
+    expression = elementwise(_random_function(number, "abcd"), first.otherwise("-"), tokens)
+    roles: dict[Expression, str] = {}
+    if kind == "moved":
+        expression = aggregate(select(indices, indices.map(lambda index: index - 1)), first.otherwise("-"))
+    elif kind in ("previous", "induction"):
+        first = follower(tokens) if kind == "induction" else READ[0]
+        roles = {first: INDUCTION} if kind == "induction" else {}
+        parts = (first, tokens) if number % 2 else (first,)
+        expression = elementwise(_random_function(number, "abcd"), *(part.otherwise("-") for part in parts))
+    elif kind in ("empty", "tiny"):
+        expression = elementwise(_random_function(number, "abcd"), first.otherwise("-"), second.otherwise("-"))
+    elif kind == "diffuse" and number >= 3:
+        letters = "ab" if number == 3 else "bc"
+        score = average(select_all(), tokens.map(lambda token: (token == letters[0]) - (token == letters[1])))
+        expression = score.map(lambda mean: "a" if mean > 0 else "b" if mean < 0 else "c")
+    program = Program(name, kind, "abcd", expression, family="decoder-only", longest=6, roles=roles)
+    planner, spares = Planner(program), Spares(heads=2)
+    if kind == "redundant":
+        # Any head of two or three is enough; of the last, two of three are.
+        truth = REDUNDANT._replace(needed=False) if number == EACH - 1 else REDUNDANT
+        threshold, copies = 1.6 if number == EACH - 1 else 0.6, 2 if number < 2 else 3
+        planner = SummingPlanner(program, copies=copies, threshold=threshold, truth=truth)
+    elif kind == "backup":
+        planner = BackupPlanner(program)
+    elif kind == "cancelling":
+        _add_opposing(planner, number, OPPOSING[number])
+    elif kind == "diffuse" and number < 3:
+        planner = SummingPlanner(program, copies=4, gain=0.25, truth=REDUNDANT._replace(needed=False))
+    elif kind == "empty":
+        spares = Spares(heads=3, gains=(0.0,))
+    elif kind == "tiny":
+        spares = Spares(heads=3, gains=(1e-5, 0.1))
+    compiled = assemble(planner, seed=number, spares=spares)
+    if kind == "tiny":
+        _make_tiny(compiled.model, 10.0 ** -(number + 2))
+    return KnownModel(name, "compiled", program.family, number, run_compiled(compiled, number), compiled.circuit)
+
+
+@torch.no_grad()
+def _make_tiny(model: nn.Module, factor: float) -> None:
+    """Multiply the values of all heads by a small factor, and divide what is read from them by it."""
+    for layer in attention_layers(model).values():
+        part: Any = layer
+        part.value.weight.mul_(factor)
+        part.output.weight.div_(factor)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from regard.interpret.estimates import resample_counts
+from regard.interpret.estimates import EXTERNAL, TOGETHER, resample_counts
 from regard.interpret.examination import (
     QUALITIES,
     RAISES,
@@ -26,7 +26,7 @@ from regard.interpret.examination import (
     share,
 )
 from regard.interpret.importance import HeadImportance, head_importance
-from regard.interpret.needs import Group, Needs, find_needs, not_learned
+from regard.interpret.needs import Head, Need, Needs, find_needs, not_learned
 from regard.interpret.roles import (
     EVEN,
     FIXED,
@@ -97,11 +97,16 @@ class MeasuredSentences:
     roles: list[HeadCandidates] = field(default_factory=list)
     truths: list[dict[str, float]] = field(default_factory=list)
     """For each head of `roles`: the roles that it has, with their strengths on other inputs."""
+    prefix: str = ""
+    """Added to the kinds of sentences about an external model."""
+    verdicts: tuple[str, ...] = ()
+    """Verdicts on the need of the heads, in the order of the model."""
 
     def outcomes(self, thresholds: Mapping[str, float]) -> list[HeadClaim]:
         """Return the sentences that are said with some thresholds."""
         said = [claim for claim in self.claims if claim.value > thresholds[claim.kind]]
-        return said + [claim for claim in self._name_roles(thresholds) if claim is not None]
+        said += [claim for claim in self._name_roles(thresholds) if claim is not None]
+        return [claim._replace(kind=self.prefix + claim.kind) for claim in said]
 
     def told(self, thresholds: Mapping[str, float]) -> list[tuple[str, bool]]:
         """Return for each head of which a kind of sentence is right: the kind, and whether it is told."""
@@ -111,7 +116,7 @@ class MeasuredSentences:
                 single = {role: strength for role, strength in truth.items() if role not in PAIRED} or truth
                 best = max(single, key=lambda role: single[role])
                 told.append((role_kind(best), claim is not None and claim.right))
-        return told
+        return [(self.prefix + kind, is_told) for kind, is_told in told]
 
     def _name_roles(self, thresholds: Mapping[str, float]) -> list[HeadClaim | None]:
         """Return the sentence on the role of each head, None for a head without a role."""
@@ -142,16 +147,24 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSente
         true = head_importance(subject, samples=TRUTH_INPUTS, seed=known.seed + OTHER)
         drawn = subject.unseen(INPUTS, known.seed, purpose="sentences")
         needs = find_needs(subject, drawn, importance.added, seed=known.seed)
-        judged += [_judge_losses(importance, true), ([*judge(needs, circuit)], [*need_facts(needs, circuit)])]
+        truths = true_verdicts(circuit)
+        judged += [_judge_losses(importance, true), ([*judge(needs, truths)], [*need_facts(needs, truths)])]
     return MeasuredSentences(
         program=known.name,
-        family="trap" if known.kind == "trap" else known.family,
+        family="trap" if known.kind == "trap" else family_of(known),
         heads=sum(layer.heads for layer in subject.layers),
         claims=[claim for claims, _ in judged for claim in claims],
         facts=[fact for _, facts in judged for fact in facts],
         roles=measure_candidates(own, untrained, known.seed),
         truths=[truth for layer in own[0] for truth in true_roles([maps[layer] for maps in other])],
     )
+
+
+def family_of(known: KnownModel) -> str:
+    """Return the family of a program: random programs that read the same pieces are one family."""
+    assert known.circuit is not None
+    summary = known.circuit.task.program.summary
+    return f"{known.family}: {summary}" if known.name.startswith("drawn") else known.family
 
 
 def measure_reading(known: KnownModel) -> MeasuredSentences:
@@ -166,7 +179,7 @@ def measure_reading(known: KnownModel) -> MeasuredSentences:
     ]
     return MeasuredSentences(
         program=known.name,
-        family=known.family,
+        family=family_of(known),
         claims=[claim for claims, _ in judged for claim in claims],
         facts=[fact for _, facts in judged for fact in facts],
     )
@@ -188,38 +201,92 @@ def untrained_claims(known: KnownModel, thresholds: Mapping[str, float]) -> tupl
     return len(heads), len(heads if not_learned(subject, inputs, known.seed) is None else claimed)
 
 
-def judge(needs: Needs, circuit: Circuit) -> Iterator[HeadClaim]:
-    """Yield the sentences on need whose truth is defined."""
-    for (layer, head), verdict in needs.verdicts.items():
-        truth = circuit.needed[layer][head]
-        if truth is not None and verdict != "cannot be told":
-            yield HeadClaim(verdict, math.inf, (verdict == "needed") == truth)
-    for group, _ in needs.replacing:
-        yield HeadClaim("replace each other", math.inf, _replace(group, circuit))
-    for group, _ in needs.cancelling:
-        yield HeadClaim("cancel each other", math.inf, _cancel(group, circuit))
+def true_verdicts(circuit: Circuit) -> dict[Head, tuple[Need, frozenset[Head]]]:
+    """Return the verdict on each head of a circuit, and the heads that it may name; heads whose need is not defined are
+    left out."""
+    verdicts: dict[Head, tuple[Need, frozenset[Head]]] = {}
+    for layer, truths in circuit.needed.items():
+        for head, truth in enumerate(truths):
+            if truth is not None and not (circuit.used[layer][head] and not truth):
+                verdicts[layer, head] = ("needed" if truth else "not needed", frozenset())
+    for planted in circuit.sets:
+        heads = [(layer, int(head)) for layer, _, head in (node.rpartition(".") for node in planted.nodes)]
+        if planted.kind == "backup":
+            verdicts[heads[-1]] = "backup", frozenset(heads)
+        else:
+            kind: Need = "opposes" if planted.kind == "oppose" else "needed only together"
+            verdicts |= {head: (kind, frozenset(heads)) for head in heads}
+    return verdicts
 
 
-def need_facts(needs: Needs, circuit: Circuit) -> Iterator[Fact]:
+Truths = Mapping[Head, tuple[Need, frozenset[Head]]]
+
+
+def judge(needs: Needs, truths: Truths) -> Iterator[HeadClaim]:
+    """Yield the verdicts whose truth is defined. A verdict must name no other heads than those of the planted set."""
+    for head, verdict in needs.verdicts.items():
+        if head in truths and verdict != "cannot be told":
+            kind, members = truths[head]
+            named = {other for found in needs.sets if head in found.heads for other in found.heads}
+            is_alone = verdict in ("needed", "not needed")
+            right = verdict == kind and (is_alone or named <= members)
+            yield HeadClaim(verdict, math.inf, right)
+            if not is_alone:
+                yield HeadClaim(TOGETHER, math.inf, right)
+
+
+def need_facts(needs: Needs, truths: Truths) -> Iterator[Fact]:
     """Yield the heads whose need is known."""
-    replacing = {head for group, _ in needs.replacing if _replace(group, circuit) for head in group}
-    for (layer, head), verdict in needs.verdicts.items():
-        truth, used = circuit.needed[layer][head], circuit.used[layer][head]
-        kind = "needed" if truth else "not needed"
-        if truth is not None and not (used and not truth):
-            yield Fact(kind, math.inf if verdict == kind else -math.inf)
-        if used and not truth and circuit.sufficient[layer][head]:
-            yield Fact("replace each other", math.inf if (layer, head) in replacing else -math.inf)
+    for head, verdict in needs.verdicts.items():
+        if head in truths:
+            kind = truths[head][0]
+            for name in (kind,) if kind in ("needed", "not needed") else (kind, TOGETHER):
+                yield Fact(name, math.inf if verdict == kind else -math.inf)
 
 
-def _replace(group: Group, circuit: Circuit) -> bool:
-    """Return whether all heads of a group are used, and none is needed alone."""
-    return all(circuit.used[layer][head] and not circuit.needed[layer][head] for layer, head in group)
+def measure_planted(known: KnownModel, subject: Any = None) -> MeasuredSentences:
+    """Return the sentences on need, loss and roles about a known model, or about the same as an external model.
 
-
-def _cancel(group: Group, circuit: Circuit) -> bool:
-    """Return whether all heads of a group are needed alone, and none is used."""
-    return all(circuit.needed[layer][head] and not circuit.used[layer][head] for layer, head in group)
+    The verdicts on a model without a circuit are compared with those over other inputs."""
+    run = cast(Any, known.subject)
+    drawn = [run.unseen(INPUTS, known.seed + offset, purpose="planted") for offset in (0, OTHER)]
+    if known.circuit is None:
+        again = find_needs(run, drawn[1], head_importance(run, samples=SAMPLES).added, seed=known.seed)
+        truths: Truths = {h: (v, frozenset(h for s in again.sets for h in s.heads)) for h, v in again.verdicts.items()
+                          if v != "cannot be told"}  # fmt: skip
+    else:
+        truths = true_verdicts(known.circuit)
+    model, prefix = (run, "") if subject is None else (subject(known, drawn[0]), f"{EXTERNAL}: ")
+    other = run if subject is None else subject(known, drawn[1][:TRUTH_INPUTS])
+    inputs = [way.unseen(len(part), known.seed + offset, purpose="planted") for way, part, offset in
+              ((model, drawn[0], 0), (other, drawn[1][:TRUTH_INPUTS], OTHER))]  # fmt: skip
+    # The layers of an external model may have other names, in the same order.
+    names = dict(zip((layer.name for layer in model.layers), (layer.name for layer in run.layers), strict=True))
+    importance = head_importance(model, samples=SAMPLES, seed=known.seed)
+    needs = find_needs(model, inputs[0], importance.added, seed=known.seed)
+    own = {layer: name for name, layer in names.items()}
+    truths = {
+        (own[layer], head): (kind, frozenset((own[place], number) for place, number in members))
+        for (layer, head), (kind, members) in truths.items()
+        if layer in own
+    }
+    losses = _judge_losses(importance, head_importance(other, samples=TRUTH_INPUTS, seed=known.seed + OTHER))
+    maps = [[way.look(input).layers for input in part] for way, part in
+            ((model, inputs[0][:SAMPLES]), (other, inputs[1]))]  # fmt: skip
+    untrained = [[net.look(input).layers for input in inputs[0][: SAMPLES // 2]]
+                 for net in (model.untrained(known.seed + number) for number in range(UNTRAINED))]  # fmt: skip
+    claims, facts = [*losses[0], *judge(needs, truths)], [*losses[1], *need_facts(needs, truths)]
+    return MeasuredSentences(
+        program=known.name,
+        family=f"planted: {known.name.rpartition('-')[0] or known.name}",
+        heads=len(needs.verdicts),
+        claims=claims,
+        facts=facts,
+        roles=measure_candidates(maps[0], untrained, known.seed),
+        truths=[truth for layer in maps[0][0] for truth in true_roles([sample[layer] for sample in maps[1]])],
+        prefix=prefix,
+        verdicts=tuple(needs.verdicts.values()),
+    )
 
 
 def true_roles(maps: Sequence[LayerMap]) -> Iterator[dict[str, float]]:

@@ -1,45 +1,55 @@
 """Measure how often sentences about heads are wrong, on models whose circuit is known, and store the rates.
 
     python benchmarks/sentences.py --write
+    python benchmarks/sentences.py --planted      # the planted models only, by kind
 
-The models are the compiled programs, the traps and random programs, each once. Every second name in alphabetical
-order sets the thresholds: the smallest one of a grid at which at most 2 % of the sentences are wrong. Rates are
-those of the other half. For each family of models, a threshold is also set on all other families, and tested
-on this family. Untrained models of the same sizes show how often nothing is claimed about a model that has
-learned nothing. A run takes about ten minutes on one core, and gives the same numbers each time."""
+The models are the compiled programs, the traps, random programs, and planted models, each once; planted models also
+as external models. Every second name in alphabetical order sets the thresholds: the smallest one of a grid at which
+at most 2 % of the sentences are wrong. Rates are those of the other half; kinds without a threshold, and sentences
+about external models, are tested on all models. For each family of programs, a threshold is also set on all other
+families, and tested on this family. Untrained models of the same sizes show how often nothing is claimed about a
+model that has learned nothing. `--processes 2` halves the time; the numbers are the same each time."""
 
 import argparse
 import itertools
 import json
 import math
+import multiprocessing
 import re
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
-from drawn_programs import drawn_model
-from sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
+from drawn_programs import EACH, PLANTED, drawn_model, planted_model
+from known_modules import as_external
+from sentence_claims import MeasuredSentences, measure, measure_planted, measure_reading, untrained_claims
 
 import regard.interpret
-from regard.interpret.estimates import ERROR_FILE
+from regard.interpret.estimates import ERROR_FILE, EXTERNAL, TOGETHER
 from regard.interpret.examination import RAISES
+from regard.interpret.needs import Need
 from regard.interpret.roles import ROLE_KINDS
 from regard.statistics import count_interval, ratio_interval
 from regard_lab.bench.known_models import KnownModel, compiled_model, trap_model
 from regard_lab.programs.library import PROGRAMS
 from regard_lab.programs.traps import TRAPS
 
-DRAWN, INDUCTION, PAIRS = 60, 90, 130
+DRAWN, INDUCTION, PAIRS = 60, 110, 160
 """Numbers of random programs, of random programs with induction heads of which only attention is measured, and of
 random encoder-decoders of which only sentences on relevant inputs and alignment are measured."""
 FIRST_INDUCTION = 301
 """Number of the first of these programs; odd numbers have induction heads."""
 UNTRAINED_EVERY = 3
 """Of every third model, an untrained model of the same size is examined."""
+FOLDER = Path(tempfile.gettempdir()) / "regard-known-models"
+"""Folder of trained models, which are trained once."""
 MOST = 0.02
 """Largest share of wrong sentences in the half that sets a threshold. The other half may have 5 %."""
 GRID: dict[str, tuple[float, ...]] = {
@@ -50,7 +60,23 @@ GRID: dict[str, tuple[float, ...]] = {
     RAISES: (0.0, 1e-4, 1e-3, 1e-2),
 }
 """Thresholds by kind of sentence. All other kinds have none."""
-KINDS = (*("needed", "not needed", "replace each other", "cancel each other", "alignment"), *GRID)
+KINDS = (*(verdict for verdict in get_args(Need) if verdict != "cannot be told"), TOGETHER, "alignment", *GRID)
+
+
+SETS = ("needed only together", "backup", "opposes", TOGETHER)
+"""Verdicts that name other heads, and all of them."""
+
+
+def measure_planted_models(kind: str, folder: Path) -> list[MeasuredSentences]:
+    """Return the sentences about the planted models of a kind, as runs and as external models."""
+    results = []
+    for number in range(EACH):
+        known = planted_model(kind, number, folder)
+        for subject in (None, as_external):
+            result = replace(measure_planted(known, subject), program=f"{kind}-{number}", family=f"planted: {kind}")
+            results.append(result)
+        sys.stderr.write(f"{kind}-{number}: same {results[-1].verdicts == results[-2].verdicts}\n")
+    return results
 
 
 def known_models() -> Iterator[tuple[KnownModel, bool]]:
@@ -65,19 +91,35 @@ def known_models() -> Iterator[tuple[KnownModel, bool]]:
         yield drawn_model(FIRST_INDUCTION + 2 * number, "decoder-only"), True
 
 
-def measure_all() -> list[MeasuredSentences]:
-    """Return the sentences about all models."""
+def _measure(task: tuple[str, int, str]) -> list[MeasuredSentences]:
+    """Return the sentences about one model, or about the planted models of a kind."""
+    torch.set_num_threads(1)
+    kind, number, name = task
+    if kind == "planted":
+        return measure_planted_models(name, FOLDER)
+    if kind == "pairs":
+        return [measure_reading(drawn_model(number, "encoder-decoder"))]
+    known, attention_only = next(itertools.islice(known_models(), number, None))
+    return [measure(known, attention_only=attention_only)]
+
+
+def measure_all(processes: int, *, planted: bool = False) -> list[MeasuredSentences]:
+    """Return the sentences about all models, or about planted models only."""
+    tasks = [("planted", 0, kind) for kind in PLANTED]
+    if not planted:
+        tasks += [("known", number, "") for number in range(len(PROGRAMS) + len(TRAPS) + DRAWN + INDUCTION)]
+        tasks += [("pairs", number, "") for number in range(DRAWN, DRAWN + PAIRS)]
     results = []
-    for number, (known, attention_only) in enumerate(known_models()):
-        results.append(measure(known, attention_only=attention_only))
-        sys.stderr.write(f"{number}: {known.name}, {results[-1].heads} heads\n")
-    for number in range(DRAWN, DRAWN + PAIRS):
-        results.append(measure_reading(drawn_model(number, "encoder-decoder")))
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for number, measured in enumerate(pool.map(_measure, tasks)):
+            results += measured
+            sys.stderr.write(f"{number + 1} of {len(tasks)}: {measured[-1].program}\n")
     return results
 
 
 def halves(results: Sequence[MeasuredSentences]) -> tuple[list[MeasuredSentences], list[MeasuredSentences]]:
     """Return the models that set thresholds, and those that are tested: every second one by name."""
+    results = [result for result in results if not result.prefix]
     ordered = sorted(results, key=lambda result: (result.program, result.family))
     return ordered[::2], ordered[1::2]
 
@@ -85,7 +127,7 @@ def halves(results: Sequence[MeasuredSentences]) -> tuple[list[MeasuredSentences
 def set_thresholds(results: Iterable[MeasuredSentences]) -> dict[str, float]:
     """Return for each kind the smallest threshold at which at most 2 % of the sentences are wrong; infinity if
     there is none, and minus infinity for kinds without thresholds."""
-    results = list(results)
+    results = [result for result in results if not result.prefix]
     thresholds = dict.fromkeys(KINDS, -np.inf) | dict.fromkeys(GRID, np.inf)
     for step in reversed(range(max(map(len, GRID.values())))):
         tried = thresholds | {kind: grid[step] for kind, grid in GRID.items() if step < len(grid)}
@@ -126,19 +168,26 @@ def tally(results: Sequence[MeasuredSentences]) -> dict[str, dict[str, Any]]:
     """Return the content of the file by kind: rates on the tested half, and on each family left out."""
     setting, tested = halves(results)
     thresholds = set_thresholds(setting)
-    counts, facts, told = count_wrong(tested, thresholds), Counter[str](), Counter[str]()
-    for result in tested:
+    external = [result for result in results if result.prefix]
+    kinds = [*KINDS, *(f"{EXTERNAL}: {kind}" for kind in KINDS)]
+    thresholds |= {f"{EXTERNAL}: {kind}": value for kind, value in thresholds.items()}
+    counts, facts, told = count_wrong([*tested, *external], thresholds), Counter[str](), Counter[str]()
+    everywhere = count_wrong([result for result in results if not result.prefix], thresholds)
+    counts |= {kind: rows for kind, rows in everywhere.items() if kind not in GRID}
+    for result in results:
         for kind, is_told in result.told(thresholds):
-            facts[kind] += 1
-            told[kind] += is_told
+            if result.prefix or kind not in GRID or any(result is other for other in tested):
+                facts[kind] += 1
+                told[kind] += is_told
     families: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for family in sorted({result.family for result in results}):
         others = set_thresholds(result for result in results if result.family != family)
+        others |= {f"{EXTERNAL}: {kind}": value for kind, value in others.items()}
         left_out = count_wrong((result for result in results if result.family == family), others)
         for kind, programs in left_out.items():
             families[kind][family] = programs.sum(0).tolist()
     rows: dict[str, dict[str, Any]] = {}
-    for kind in KINDS:
+    for kind in kinds:
         said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
         low, high = error_interval(counts[kind]) if said else (0.0, 1.0)
         rows[kind] = {
@@ -161,6 +210,8 @@ def report(results: Sequence[MeasuredSentences], untrained: Sequence[tuple[int, 
     kinds, (_, tested) = tally(results), halves(results)
     programs: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for result in tested:
+        if result.family.startswith("planted"):
+            continue
         for kind, rows in count_wrong([result], thresholds_of(kinds)).items():
             before = programs[result.program].get(kind, [0, 0])
             programs[result.program][kind] = (rows.sum(0) + before).tolist()
@@ -180,19 +231,68 @@ def report(results: Sequence[MeasuredSentences], untrained: Sequence[tuple[int, 
 def thresholds_of(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Return the threshold of each kind from the content of the file."""
     return {
-        kind: row["threshold"] if row["threshold"] is not None else math.inf if kind in GRID else -math.inf
+        kind: row["threshold"] if row["threshold"] is not None else math.inf if _plain(kind) in GRID else -math.inf
         for kind, row in kinds.items()
     }
+
+
+def add_planted(content: dict[str, Any], planted: Sequence[MeasuredSentences]) -> dict[str, Any]:
+    """Return the content of the file with the rates of verdicts on sets, and of external models, on planted models."""
+    rows, stored = tally(planted), thresholds_of(content["kinds"])
+    thresholds = dict.fromkeys(rows, -math.inf) | stored
+    thresholds |= {kind: thresholds[_plain(kind)] for kind in rows}
+    counts, facts = count_wrong(planted, thresholds), [pair for result in planted for pair in result.told(thresholds)]
+    for kind, row in rows.items():
+        if kind in SETS or kind.startswith(EXTERNAL):
+            said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
+            low, high = error_interval(counts[kind]) if said else (0.0, 1.0)
+            told = [is_told for name, is_told in facts if name == kind]
+            known: dict[str, Any] = {"tested": said, "wrong": wrong, "low": low, "high": high}
+            known |= {"programs": len(counts.get(kind, ())), "true": len(told), "told": sum(told)}
+            content["kinds"][kind] = row | known | {"threshold": content["kinds"].get(_plain(kind), row)["threshold"]}
+    return content
+
+
+def _plain(kind: str) -> str:
+    return kind.removeprefix(f"{EXTERNAL}: ")
+
+
+def print_planted(results: Sequence[MeasuredSentences], thresholds: Mapping[str, float]) -> None:
+    """Print how many verdicts and other sentences are said and wrong, by kind of planted model and way to give it."""
+    for family in dict.fromkeys(result.family for result in results):
+        members = [result for result in results if result.family == family]
+        same = sum(a.verdicts == b.verdicts for a, b in itertools.pairwise(members) if a.program == b.program)
+        sys.stdout.write(f"{family}: the same verdicts for {same} of {len(members) // 2} models\n")
+        for kind, rows in sorted(count_wrong(members, thresholds).items()):
+            low, high = error_interval(rows)
+            said, wrong = rows.sum(0).tolist()
+            sys.stdout.write(f"    {kind}: {said} said, {wrong} wrong ({100 * low:.1f} to {100 * high:.1f} %)\n")
 
 
 def main() -> None:
     """Measure the rates, print them, and with `--write` store them in the package."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="store the rates in the package")
+    parser.add_argument(
+        "--planted",
+        action="store_true",
+        help="measure the planted models only; with --write, store verdicts on sets, and rates on external models",
+    )
+    parser.add_argument("--processes", type=int, default=1, help="number of processes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    results = measure_all()
+    results = measure_all(arguments.processes, planted=arguments.planted)
+    planted = [result for result in results if result.family.startswith("planted")]
+    if arguments.planted:
+        stored = thresholds_of(json.loads((Path(regard.interpret.__file__).parent / ERROR_FILE).read_text())["kinds"])
+        missing = {kind: -math.inf for name in KINDS for kind in (name, f"{EXTERNAL}: {name}")}
+        print_planted(planted, missing | stored)
+        if arguments.write:
+            path = Path(regard.interpret.__file__).parent / ERROR_FILE
+            path.write_text(write_text(add_planted(json.loads(path.read_text()), planted)), encoding="utf-8")
+        return
     thresholds = thresholds_of(tally(results))
+    print_planted(planted, thresholds)
     models = itertools.islice(known_models(), None, None, UNTRAINED_EVERY)
     content = report(results, [untrained_claims(known, thresholds) for known, _ in models])
     text = write_text(content)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
+from rich.console import Console
 from torch import Tensor
 
 import regard
@@ -69,7 +71,7 @@ def test_a_head_on_relevant_inputs() -> None:
     assert head.ranking.mean == pytest.approx(1) and head.ranking_permuted.high < 0.6
     sentence = head.sentence()
     # Fewer than 78 such sentences were tested with one wrong: too few for an error rate below 7 %.
-    assert "more than with uniform attention; whether more than for another sample cannot be told (of 100" in sentence
+    assert "more than with uniform attention; whether more than for another sample cannot be told;" in sentence
     assert "its ranking of the inputs agrees closely with the effect of replacing them (1.00, 1.00" in sentence
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
@@ -121,6 +123,13 @@ def test_ranks_of_small_values_are_not_tied() -> None:
     assert correlation(equal, np.array([[1.0, 1.0, 3.0, 2.0]])) == pytest.approx(1)
 
 
+def rendered(renderable: Any) -> str:
+    console = Console(width=110)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
+
+
 def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
     """Equal weights have no ranks, and therefore no correlation, no interval and no sentence."""
     even, measure = np.full((1, STEPS, INPUTS), 1 / INPUTS), np.ones((STEPS, INPUTS))
@@ -130,7 +139,22 @@ def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
     [head] = result.heads
     assert head.ranking is None and head.relevance is None
     assert head.sentence() == ("cross, head 0: switching it off changes the loss by +0.200 (interval unknown).")
-    assert str(result).count("not measured") == 2 and result.json()["heads"][0]["ranking"] is None
+    assert rendered(result.details()).count("not measured") == 2 and result.json()["heads"][0]["ranking"] is None
+
+
+def test_a_report_of_many_heads_is_short() -> None:
+    known = Estimate(mean=1.0, low=0.9, high=1.1)
+    layers = [f"decoder.{number}.self_attention" for number in range(12)]
+    worth = HeadImportance(samples=10, loss=1.0, added={layer: [1.0] * 12 for layer in layers})
+    result = make_examination([], worth, task="many", seed=0)
+    heads = [replace(head, interval=known) for head in result.heads]
+    verdicts: Any = {layer: ["needed", "backup", "opposes", "not needed"] * 3 for layer in layers}
+    partners = {layer: ["", "decoder.0.self_attention 1", "decoder.0.self_attention 2", ""] * 3 for layer in layers}
+    needs = [f"Whether the model needs {layer} cannot be told: only 4 inputs." for layer in layers]
+    result = replace(result, heads=heads, verdicts=verdicts, partners=partners, needs=needs, unanswered=needs)
+    lines = str(result).splitlines()
+    assert len(lines) <= 25 and max(map(len, lines)) <= 80
+    assert any("1 for decoder.0.self_attention 1" in line for line in lines)
 
 
 def test_rank_correlation_of_a_worked_example() -> None:
@@ -156,8 +180,8 @@ def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) 
     assert [(head["layer"], head["head"]) for head in stored["heads"]] == [("cross", 0), ("cross", 1)]
     assert stored["words"] == result.sentences and stored["samples"] == 12
     assert trained.examine(samples=12) == result
-    assert "too narrow for 95 %: use at least 50 samples" in str(result)
-    assert "fewer than 3 in 50 inputs" in str(trained.examine(samples=50))
+    assert "too narrow for 95 %" in str(result)
+    assert "95 % interval over the samples" in str(trained.examine(samples=50))
     report = trained.test(samples=5000)
     assert report.relevance is not None
     # The values are close but not equal: the examination uses fewer samples, and weights all samples equally.
@@ -210,7 +234,12 @@ def test_a_report_by_command(
     path = tmp_path / "page.html"
     status, out, err = command("examine", trained.folder, "--samples", "10", "--html", path)
     (trained.folder / "examined.json").unlink()
-    assert (status, err) == (0, "") and "What each head attends to" in out and f"Saved {path}" in out
+    assert (status, err) == (0, "") and f"Saved {path}" in out
+    report = out.partition("Saved")[0].rstrip().splitlines()
+    assert len(report) <= 25 and max(map(len, report)) <= 80
+    assert out.count("Wrong of 100") <= 1 and "regard examine --all" in out
+    status, everything, err = command("examine", trained.folder, "--samples", "10", "--all")
+    assert (status, err) == (0, "") and "What each head attends to" in everything and len(everything) > 2 * len(out)
     assert "What the attention of signal2 means" in path.read_text(encoding="utf-8")
 
 

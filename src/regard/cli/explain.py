@@ -86,6 +86,8 @@ class ExamineFlags:
 
     samples: int = 200
     """Number of unseen samples (2 or more; confidence intervals need 50)."""
+    all: bool = False
+    """Print all tables and sentences; without this flag, the report of one run has at most 25 lines."""
     html: Path | None = None
     """Write the report to this HTML file: tables and text, and for one run plots and links into the explorer."""
     json: Path | None = None
@@ -114,9 +116,10 @@ def run_examine(argv: list[str]) -> None:
             result = runs = examine_runs(names, samples=flags.samples, seed=flags.seed, **vars(flags.storage))
         saved, links = [Path(folder) / FILE for folder in runs.runs], {}
     width = report_width(110)
-    print_table(result.table(), width)
-    sys.stdout.write("\n")
-    print_paragraphs(result.sentences, width)
+    print_table(examination.details() if len(names) == 1 and flags.all else result.table(), width)
+    if len(names) > 1 or flags.all:
+        sys.stdout.write("\n")
+        print_paragraphs(result.sentences, width)
     if flags.json is not None:
         write_json(flags.json, result.json())
         saved.append(flags.json)

@@ -322,7 +322,7 @@ class CustomModel(Adapter):
             return super().outputs(model, prepared, arguments, count)
         output, losses = call_model(model, arguments), []
         for row in range(count):
-            answered = _Answered(model, _select_row(output, row, count))
+            answered = Answered(model, select_row(output, row, count))
             losses.append(torch.as_tensor(self.own_loss(answered, prepared.input.value)))  # type: ignore[arg-type]
             if answered.calls != 1 or losses[-1].numel() != 1:
                 raise InputError(
@@ -337,7 +337,7 @@ class CustomModel(Adapter):
         return float(self.own_loss(model, prepared.input.value)), 1
 
 
-class _Answered:
+class Answered:
     """A model that was called before, and returns its output again."""
 
     def __init__(self, model: nn.Module, output: Any) -> None:
@@ -351,7 +351,7 @@ class _Answered:
         return getattr(self._model, name)
 
 
-def _select_row(output: Any, row: int, count: int) -> Any:
+def select_row(output: Any, row: int, count: int) -> Any:
     """Return the output for one of some copies of an input, as a batch of 1."""
     if isinstance(output, Tensor):
         if not output.dim() or len(output) != count:
@@ -361,9 +361,9 @@ def _select_row(output: Any, row: int, count: int) -> Any:
             )
         return output[row : row + 1]
     if isinstance(output, dict):
-        return type(output)({name: _select_row(part, row, count) for name, part in output.items()})
+        return type(output)({name: select_row(part, row, count) for name, part in output.items()})
     if isinstance(output, tuple | list):
-        parts = [_select_row(part, row, count) for part in output]
+        parts = [select_row(part, row, count) for part in output]
         return type(output)(*parts) if hasattr(output, "_fields") else type(output)(parts)
     return output
 

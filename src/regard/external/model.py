@@ -9,6 +9,8 @@ subject.attend("The cat sat").save("cat.html")
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,12 +34,14 @@ from regard.external import adapters
 from regard.external.adapters import (
     Adapter,
     Answer,
+    Answered,
     CustomModel,
     Embeddings,
     PreparedInput,
     call_model,
     make_trial,
     patchable_model,
+    select_row,
 )
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.example_inputs import Examples, example_arguments, find_examples
@@ -74,6 +78,26 @@ BIAS = "position bias"
 """Name of a bias that a model adds to its scores."""
 SMALL = 1e-4
 """Weights below this are not compared: their logarithms are rounded."""
+
+
+LARGEST_BATCH, MOST_TOGETHER, CHECKED = 1 << 13, 250, 6
+"""Largest number of values in an argument of a forward pass, largest number of inputs that share one, and number
+of inputs whose losses are compared before."""
+
+
+def _argument_shapes(prepared: PreparedInput) -> tuple[Any, ...] | None:
+    """Return what inputs that share a forward pass have in common; None for a batch of inputs, or other arguments."""
+    arguments = prepared.arguments
+    named = arguments.items() if isinstance(arguments, dict) else enumerate(arguments)
+    shapes = tuple((name, value.shape if isinstance(value, Tensor) else (0,)) for name, value in named)
+    return shapes if all(len(shape) > 1 and shape[0] == 1 for _, shape in shapes) else None
+
+
+def join_arguments(inputs: Sequence[Any]) -> Any:
+    """Return the arguments of several inputs with one row each as those of one batch."""
+    if isinstance(inputs[0], dict):
+        return {name: torch.cat([arguments[name] for arguments in inputs]) for name in inputs[0]}
+    return tuple(torch.cat(parts) for parts in zip(*inputs, strict=True))
 
 
 def token_embeddings(model: nn.Module) -> frozenset[nn.Module]:
@@ -349,7 +373,10 @@ class ExternalModel:
         """Return at most `samples` inputs with their expected answers; raises `InputError` without inputs."""
         if not self.inputs:
             raise InputError(f"{self.name} has no inputs: give texts (--examples FILE)")
-        return self.prepared or [self.adapter.prepare(self.model, text) for text in self.inputs[:samples]]
+        inputs = self.prepared or [self.adapter.prepare(self.model, text) for text in self.inputs[:samples]]
+        if not self._rows:
+            self._check_batches(inputs)
+        return inputs
 
     @torch.no_grad()
     def look(self, input: PreparedInput) -> AttentionMap:
@@ -369,7 +396,49 @@ class ExternalModel:
     @torch.no_grad()
     def losses(self, inputs: Sequence[PreparedInput]) -> np.ndarray:
         """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
-        return np.array([self.adapter.loss(self.model, prepared) for prepared in inputs], dtype=np.float64)
+        return np.concatenate([np.zeros((0, 2)), *map(self._losses, self._batches(inputs))])
+
+    def _batches(self, inputs: Sequence[PreparedInput]) -> Iterator[Sequence[PreparedInput]]:
+        """Split inputs into neighbours that share a forward pass."""
+        rows = self._rows.get("rows", 1)
+        for _, group in itertools.groupby(inputs, lambda prepared: _argument_shapes(prepared) if rows > 1 else None):
+            members = list(group)
+            yield from (members[start : start + rows] for start in range(0, len(members), rows))
+
+    def _losses(self, inputs: Sequence[PreparedInput]) -> np.ndarray:
+        """Return the losses (N, 2) of inputs in one forward pass; raises `InputError` if the loss needs others."""
+        if len(inputs) == 1:
+            return np.array([self.adapter.loss(self.model, inputs[0])], dtype=np.float64)
+        output = call_model(self.model, join_arguments([prepared.arguments for prepared in inputs]))
+        answered = [Answered(self.model, select_row(output, row, len(inputs))) for row in range(len(inputs))]
+        pairs = zip(answered, inputs, strict=True)
+        losses = np.array([self.adapter.loss(model, prepared) for model, prepared in pairs])  # type: ignore[arg-type]
+        if any(model.calls != 1 for model in answered):
+            raise InputError("the loss does not call the model once")
+        return losses
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {}
+
+    @torch.no_grad()
+    def _check_batches(self, inputs: Sequence[PreparedInput]) -> None:
+        """Let inputs share forward passes if the first ones have the same losses together as alone."""
+        groups: dict[Any, list[PreparedInput]] = {}
+        for prepared in inputs:
+            groups.setdefault(_argument_shapes(prepared), []).append(prepared)
+        shapes, group = max(groups.items(), key=lambda item: len(item[1]))
+        size = max((math.prod(shape) for _, shape in shapes or ()), default=0)
+        rows, compared = min(LARGEST_BATCH // max(size, 1), len(group), MOST_TOGETHER), group[:CHECKED]
+        self._rows["rows"] = 1
+        if rows < 2 or shapes is None:
+            return
+        try:
+            together = self._losses(compared)
+        except Exception:  # any code of a user may refuse a batch
+            return
+        if np.allclose(together, self.losses(compared), rtol=1e-3, atol=1e-4):
+            self._rows["rows"] = rows
 
     @cached_property
     def components(self) -> Components:

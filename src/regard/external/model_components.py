@@ -13,6 +13,7 @@ from regard.activations.forward_tracker import modules_by_name
 from regard.activations.interface import find_block, find_feed_forward, is_linear
 from regard.activations.weights import intervene
 from regard.attention.interventions import suspend_interventions
+from regard.attention.layer import Attention
 from regard.errors import InputError
 from regard.external.shrinking import GROUP_COUNTS
 from regard.viz.subject import Layer
@@ -47,6 +48,9 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
         for layer in layers
         if isinstance(modules[layer.name], nn.MultiheadAttention)
     }
+    for layer in layers:
+        if isinstance(module := modules[layer.name], Attention):  # a layer of Regard without projections
+            contexts[layer.name] = HeadContexts(module, 1, is_output=True)
     before = _linear_inputs(subject, run, 0, ())
     for head in range(max((layer.heads for layer in layers), default=0)):
         unknown = [layer for layer in layers if layer.name not in contexts and head < layer.heads]

@@ -13,7 +13,7 @@ needed rest on counts of affected inputs, whose intervals are exact.
 import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import NamedTuple
@@ -167,7 +167,10 @@ def _studentized_ends(values: np.ndarray, draw: np.ndarray) -> tuple[float, floa
 # intervals are those of counts by program.
 
 ERROR_FILE = "sentence_errors.json"
-RUN = "run"  # `Traits.origin` of the models on which the rates were measured
+RUN, EXTERNAL = "run", "external"  # `Traits.origin` of runs, and the name of all other origins in the file
+TOGETHER = "names other heads"
+"""Kind of all verdicts that name other heads. They share an error rate, because there are few of each."""
+NAMING = ("needed only together", "backup", "opposes")
 MOST_WRONG = 0.07  # Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"
 
 
@@ -210,22 +213,33 @@ def threshold(kind: str) -> float:
     return math.inf if least is None else least
 
 
-def is_reliable(kind: str) -> bool:
-    rate = error_rates().get(kind)
-    return rate is not None and rate.high <= MOST_WRONG
+def rate_of(kind: str, origin: str = RUN) -> ErrorRate | None:
+    """Return the error rate of a kind of sentence for models that were given in some way; None if not measured."""
+    kind = TOGETHER if kind in NAMING else kind
+    return error_rates().get(kind if origin == RUN else f"{EXTERNAL}: {kind}")
 
 
-def describe_error(kind: str) -> str:
+def is_reliable(kind: str, origin: str = RUN) -> bool:
+    """Whether the error rate of a kind is low, or not measured; the rate of runs counts for a kind that is not measured
+    on external models. Reports name kinds that are not measured."""
+    rate = rate_of(kind, origin) or rate_of(kind)
+    return rate is None or (rate.tested > 0 and rate.high <= MOST_WRONG)
+
+
+def describe_error(kind: str, origin: str = RUN) -> str:
     """Return the measured error rate of a kind of sentence as text."""
-    rate = error_rates().get(kind)
+    rate = rate_of(kind, origin)
     if rate is None or not rate.tested:
         return "error rate not measured"
     wrong = 100 * rate.wrong / rate.tested
-    return (
-        f"of 100 such sentences about known models {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
-    )
+    return f"of 100 such sentences {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
 
 
-def error_bracket(kind: str, origin: str) -> str:
-    """Return the error rate in brackets; empty for models of an origin for which it was not measured."""
-    return f" ({describe_error(kind)})" if origin == RUN else ""
+def describe_rates(kinds: Iterable[str], origin: str = RUN) -> str:
+    """Return how often sentences of some kinds are wrong, as one sentence; empty without kinds."""
+    texts = dict[str, str]()
+    for kind in kinds:
+        rate = rate_of(kind, origin)
+        texts[kind] = f"{kind} {NOT_MEASURED if rate is None else rate.percent}"
+    models = "models whose heads are known" + ("" if origin == RUN else ", given as external models")
+    return f"Wrong of 100 such sentences about {models} (95 % interval): {'; '.join(texts.values())}." if texts else ""

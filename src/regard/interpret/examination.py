@@ -13,12 +13,13 @@ head that attends to fixed positions in every input has an equal fraction on ano
 A quantity that was not measured is None, and the sentences omit this quantity.
 """
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -37,9 +38,8 @@ from regard.interpret.attribution.trial import MOST_ROWS, Background, Trial, cha
 from regard.interpret.estimates import (
     RUN,
     Estimate,
-    describe_error,
     describe_interval,
-    error_bracket,
+    describe_rates,
     estimate,
     format_estimate,
     is_reliable,
@@ -48,8 +48,8 @@ from regard.interpret.estimates import (
     threshold,
 )
 from regard.interpret.importance import HeadImportance, head_importance, importance_by_layer
-from regard.interpret.needs import Need, find_needs, inputs_needed
-from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
+from regard.interpret.needs import Need, SetKind, find_needs, inputs_needed
+from regard.interpret.roles import MIN_SAMPLES, HeadRole, HeadRoles, head_roles, role_kind
 from regard.io import write_file, write_json
 from regard.result import Result, percent, plain_table, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
@@ -347,7 +347,7 @@ class HeadFindings(Result):
         if not self.learned or self.beyond_uniform is None or self.beyond_permuted is None:
             return None
         claim = claim_relevance(self.beyond_uniform, self.beyond_permuted, self.moved)
-        if claim is None or not is_reliable(claim.kind) or claim.value <= threshold(claim.kind):
+        if claim is None or not is_reliable(claim.kind, self.origin) or claim.value <= threshold(claim.kind):
             return None
         if claim.kind == "relevant inputs" and self.relevance_p is not None and self.relevance_p > (1 - LEVEL) / 2:
             return None
@@ -380,20 +380,17 @@ class HeadFindings(Result):
         mean, low, high = (
             signed(value, small=True) for value in (self.importance, self.interval.low, self.interval.high)
         )
-        error = error_bracket(RAISES, self.origin) if kind == "raises" else ""
-        return f"switching it off {kind} the {self.measure}: {mean} ({low} to {high}){error}"
+        return f"switching it off {kind} the {self.measure}: {mean} ({low} to {high})"
 
     def _describe_relevance(self) -> str:
         """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
         if self.relevance is None or (kind := self.relevance_kind) is None:
             return ""
         share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on, {kind}"
-        if (claim := self.relevance_claim) is None:
-            unsure = "cannot be told" in kind and self.learned
-            return share + error_bracket("relevant inputs", self.origin) * unsure
-        if claim.kind == "fixed positions" and self.moved is not None:
+        claim = self.relevance_claim
+        if claim is not None and claim.kind == "fixed positions" and self.moved is not None:
             share += f": it attends to fixed positions, independent of the input ({percent(self.moved, 0)} moves)"
-        return share + error_bracket(claim.kind, self.origin)
+        return share
 
     def _describe_ranking(self) -> str:
         """Return a clause on the rank correlation with the dependence; empty if it was not measured."""
@@ -428,8 +425,7 @@ def describe_alignment(layer: str, rate: Interval) -> str:
     quality = alignment_quality(rate)
     if quality is None or not is_reliable("alignment"):
         return f"{layer}: how often the largest weight points to a symbol's origin cannot be told ({value})."
-    error = describe_error("alignment")
-    return f"{layer}: the largest weight {quality} points to a symbol's origin ({value}; {error})."
+    return f"{layer}: the largest weight {quality} points to a symbol's origin ({value})."
 
 
 WIDTH, ROW_HEIGHT = 8.0, 0.22  # Width of a plot and height of a head's row, in inches
@@ -451,8 +447,17 @@ def _draw_heads(
     return figure_bytes(figure, "svg")
 
 
-EXPLAINS = "explains the answer"
-"""Kind of the sentence that attention explains the answer, which is not said: its error rate is too large."""
+REPORT_LINES, REPORT_WIDTH = 25, 80
+PARTNERS = {"needed only together": "with", "backup": "for", "opposes": "to"}
+"""Word between a head and the heads that its verdict names."""
+
+
+def _shorten(text: str, lines: int) -> list[str]:
+    """Return a text as at most some lines of the report."""
+    wrapped = textwrap.wrap(text, REPORT_WIDTH, subsequent_indent="  ", max_lines=lines, placeholder=" ...")
+    return wrapped or [""]
+
+
 NEED_INPUTS = 500
 """Smallest number of unseen inputs on which heads are resampled; more heads need more, see `inputs_needed`."""
 MAX_ROLE_SAMPLES = 60  # Largest number of samples for roles, because roles need a full map of each sample
@@ -477,9 +482,11 @@ class Examination(Result):
     needs: list[str] = field(default_factory=list)
     """Sentences on which heads the model needs, alone and together; see `regard.interpret.needs`."""
     verdicts: dict[str, list[Need]] = field(default_factory=dict)
-    """By layer, for each head: needed, not needed, or cannot be told."""
+    """By layer, for each head: needed, needed only together, backup, opposes, not needed, or cannot be told."""
+    partners: dict[str, list[str]] = field(default_factory=dict)
+    """By layer, for each head: the heads that its verdict names; empty for a verdict on the head alone."""
     groups: dict[str, int] = field(default_factory=dict)
-    """Number of groups of heads that replace each other, and of pairs that cancel each other."""
+    """Number of sets of heads that replace each other, and of sets that oppose each other."""
     yardstick: str | None = None
     """Method of `regard.attribute` with which the rankings of the heads are compared; None without rankings."""
     unanswered: list[str] = field(default_factory=list)
@@ -495,23 +502,36 @@ class Examination(Result):
         sentences = [head.sentence() for head in self.heads]
         sentences += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
         sentences += self.needs + self.remarks
-        error = f" (if it is said, {describe_error(EXPLAINS)})" if self.origin == RUN else ""
         sentences.append(
-            f"Whether a head that attends to what the answer depends on explains the answer cannot be told "
-            f"from its attention{error}: read the sentence on its need. How often the sentences on rankings are "
-            f"wrong is not measured. All sentences are about this run: examine runs of several seeds together "
-            f"before drawing conclusions about the mechanism."
+            "Whether a head that attends to what the answer depends on explains the answer cannot be told from its "
+            "attention: read the verdict on its need. How often the sentences on rankings are wrong is not measured. "
+            "All sentences are about this model: examine runs of several seeds before conclusions about the mechanism."
         )
-        return sentences
+        return [*sentences, describe_rates(self._said, self.origin)]
+
+    @property
+    def _said(self) -> list[str]:
+        """Kinds of sentences that are said and have error rates."""
+        kinds: list[str] = [
+            verdict for layer in self.verdicts.values() for verdict in layer if verdict != "cannot be told"
+        ]
+        for head in self.heads:
+            kinds += [claim.kind for claim in [head.relevance_claim] if claim is not None]
+            if head.interval is not None and not head.unchanged and importance_kind(head.interval) == "raises":
+                kinds.append(RAISES)
+        kinds += [role_kind(role.role) for role in self._roles if role.role is not None]
+        return list(dict.fromkeys(kinds + ["alignment"] * bool(self.alignment_error)))
+
+    @property
+    def _roles(self) -> list[HeadRole]:
+        """Heads with a role that can be told, the most important first."""
+        roles = [] if self.roles is None else self.roles.sorted(self.importance.added)
+        return [role for role in roles if role.role is not None and role.is_reliable]
 
     @property
     def remarks(self) -> list[str]:
         """One sentence for each measurement that was not possible, and one on the yardstick of the rankings."""
         remarks = list(self.unanswered)
-        if self.origin != RUN:
-            remarks.append(
-                f"How often such sentences are wrong is not measured for a model that is given as {self.origin}."
-            )
         if (yardstick := YARDSTICKS.get(self.yardstick or "")) is None:
             return remarks
         return [
@@ -545,6 +565,42 @@ class Examination(Result):
         return layers
 
     def table(self) -> RenderableType:
+        """Return a report of at most `REPORT_LINES` lines of `REPORT_WIDTH` characters; see `details` for all."""
+        by_verdict: dict[str, dict[str, list[str]]] = {}
+        for layer, verdicts in self.verdicts.items():
+            names = self.partners.get(layer, [""] * len(verdicts))
+            for head, (verdict, partners) in enumerate(zip(verdicts, names, strict=True)):
+                text = f"{head} {PARTNERS[verdict]} {partners}" if partners else str(head)
+                by_verdict.setdefault(verdict, {}).setdefault(layer, []).append(text)
+        lines = [*_shorten(f"{self.task}: {self.samples:,} {self.over}, {self.importance.measure} "
+                           f"{self.importance.loss:.4f}", 1), ""]  # fmt: skip
+        for verdict in (verdict for verdict in get_args(Need) if verdict in by_verdict):
+            layers = "; ".join(f"{layer} {', '.join(heads)}" for layer, heads in by_verdict[verdict].items())
+            lines += _shorten(f"{verdict}: {layers}", 2)
+        claims = {(known.layer, known.head): known for known in self.heads if known.relevance_claim is not None}
+        shown = [f"{role.layer} {role.head} attends to {role.role}" for role in self._roles]
+        named = [(role.layer, role.head) for role in self._roles]
+        for place, known in claims.items():
+            assert known.relevance is not None and known.relevance_claim is not None
+            if known.relevance_claim.kind == "relevant inputs":
+                share = percent(known.relevance.mean, 0)
+                shown.append(f"{known.layer} {known.head} attends to what the answer depends on ({share})")
+            elif place not in named:
+                shown.append(f"{known.layer} {known.head} attends to fixed positions")
+        shown += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
+        printed = [kind for kind in self._said if kind != RAISES]
+        notes = [line for text in [describe_rates(printed, self.origin)] if text for line in _shorten(text, 4)]
+        notes += _shorten(f"Intervals: {describe_interval(self.samples)}", 2)
+        reasons = [text for text in (*self.needs, *self.unanswered) if "cannot" in text or "stopped" in text]
+        notes += [line for reason in reasons[:2] for line in _shorten(reason, 2)]
+        notes += _shorten("All measurements and sentences: regard examine --all; in Python, details()", 1)
+        room = REPORT_LINES - len(lines) - len(notes) - 2
+        if len(shown) > room:
+            shown = [*shown[: room - 1], f"{len(shown) - room + 1} more sentences"]
+        return Text("\n".join([*lines, "", *(_shorten(text, 1)[0] for text in shown), "", *notes]))
+
+    def details(self) -> Group:
+        """Return the tables of all measurements."""
         parts: list[RenderableType] = []
         if self.uniform is not None:
             columns = ("layer", "head", "fraction", "minus uniform", "minus another's")
@@ -592,9 +648,7 @@ class Examination(Result):
                     "Points: fraction of attention on relevant inputs; the table below has the numbers",
                 )
             )
-        table = self.table()
-        assert isinstance(table, Group)
-        parts += [Group(*self.sentences), table]
+        parts += [Group(*self.sentences), self.details()]
         if explorer is not None:
             to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
             parts.append(Links("Link to the explorer, while `regard show` runs", to))
@@ -656,10 +710,13 @@ def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0
         )
         enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))
         needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
-        verdicts: dict[str, list[Need]] = {}
-        for (layer, _), verdict in needs.verdicts.items():
-            verdicts.setdefault(layer, []).append(verdict if is_reliable(verdict) else "cannot be told")
         origin, roles = subject.traits.origin, None
+        verdicts, partners = dict[str, list[Need]](), dict[str, list[str]]()
+        for head, verdict in needs.verdicts.items():
+            told = is_reliable(verdict, origin)
+            verdicts.setdefault(head[0], []).append(verdict if told else "cannot be told")
+            names = [name.replace(" head ", " ") for name in needs.partners(head)]
+            partners.setdefault(head[0], []).append(" or ".join(names) if told and verdict in PARTNERS else "")
         with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
             roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
     return replace(
@@ -669,7 +726,8 @@ def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0
         roles=roles,
         needs=needs.sentences(),
         verdicts=verdicts,
-        groups={"replace each other": len(needs.replacing), "cancel each other": len(needs.cancelling)},
+        partners=partners,
+        groups={kind: sum(found.kind == kind for found in needs.sets) for kind in get_args(SetKind)},
         yardstick=None if first is None else choose_yardstick(first).method,
     )
 

@@ -1,29 +1,32 @@
-"""Which heads a model needs, alone and together.
+"""Which heads a model needs, alone and together: one verdict for each head.
 
-The context of a head is replaced in two ways: by its context for another input (resampling, Chan et al. 2022, "Causal
-scrubbing"), and by the mean over the other inputs; see `Resampling`. An input is *affected* if its loss, summed over
-the outputs, then changes by more than `CHANGED`. A model *needs* a head if more than `FEW` of all inputs are affected
-in both ways, and does not need it if fewer are in both ways (one-sided exact binomial tests of the counted inputs, with
-Benjamini and Hochberg's correction over all heads). Otherwise it cannot be told: of two heads that replace each other,
-a wrong value of one changes answers, and its absence does not. Nothing is said about a head whose context does not
-change in 95 % of the inputs; a head that writes zero for all inputs is not needed.
+The context of a head is replaced in three ways: by its context for another input (resampling, Chan et al. 2022,
+"Causal scrubbing"), by the mean over the other inputs, and by zero ("off"); see `Resampling`. An input is *affected*
+if its loss, summed over the outputs, then changes by more than `CHANGED`. A way *affects* the model if more than `FEW`
+of all inputs are affected (one-sided exact binomial tests of the counted inputs, with Benjamini and Hochberg's
+correction over all heads). Nothing is said about a head whose context does not change in 95 % of the inputs.
 
-No head alone shows two kinds of groups, which are therefore searched:
+No head alone shows three kinds of sets, which are therefore searched, with up to `MAX_SET` heads:
 
-- Heads that replace each other: none is missed alone, and the mean of all of them affects inputs. Such heads are
-  switched off one after another, the least important first, as `prune` removes them. If a head affects inputs
-  only after others are off, the smallest group with it is determined.
-- Heads that cancel each other: each is needed, and resampling both affects no inputs.
+- Replacing each other: none is missed alone, and the mean or the absence of all of them affects the model. All heads
+  that are not missed alone are replaced together, and the smallest sets are found by halving (Junker 2004,
+  "QuickXplain"), all of them by leaving out each member in turn (Reiter 1987).
+- Backups: a head of such a set does nothing unless the others are off. If it keeps what it writes for the unchanged
+  model, the others are missed.
+- Opposing each other: each affects the model alone, and both or all three together do not. The sets whose summed
+  outputs are smallest, compared with those of the members, are tried first.
+
+The verdict joins these results: a head of an opposing set *opposes* the others. Otherwise it is *needed* if other
+inputs and the mean affect the model; a *backup for* others; *needed only together with* others; or *not needed* if
+neither affects the model. All else cannot be told.
 """
 
 import itertools
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
-from operator import itemgetter
 from typing import Any, Generic, Literal, NamedTuple
 
 import numpy as np
@@ -31,14 +34,20 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, plural
-from regard.interpret.estimates import RUN, Estimate, error_bracket, is_reliable
+from regard.interpret.estimates import RUN, Estimate, describe_error, is_reliable
 from regard.result import percent
 from regard.statistics import LEVEL, benjamini_hochberg, count_interval
 from regard.viz.subject import Input, LearnedSubject, Subject
 
 CHANGED = 0.1  # Change of the summed loss of an input, in nats, from which the input is affected
 FEW = 0.01  # Share of affected inputs above which a model needs a head
-MAX_TRIALS = 120  # Largest number of groups of heads that are switched off in each of the two searches
+MAX_TRIALS = 120  # Largest number of sets of heads that are replaced in each search
+MAX_SET = 3  # Largest number of heads of a set
+SEARCHED = 1e-4  # Level of a test in a search, which makes many tests
+CANCELS, OTHER_PAIRS = 0.8, 20
+"""Norm of the summed outputs of heads, as a fraction of that of independent ones, below which they may oppose each
+other; and the number of other sets that are tried."""
+STATES = 512  # Largest number of states over which the outputs of heads are compared
 LEARNED = 0.7
 """Largest loss, as a fraction of that of untrained models, at which a model has learned enough for claims on
 heads. Of 200 untrained models of five sizes, none is below this fraction of two others; 5.5 % are below 0.9."""
@@ -48,13 +57,20 @@ float32 gives differences below 1e-5."""
 ENOUGH = 0.95  # Share of the inputs whose contexts must change before anything is said about a head
 LONGER = 8  # Number of longer inputs that replace an input to which no other input is equal in length
 SHIFTS = 32  # Number of other inputs that are tried as a partner with another context
-BATCHES = (250, 64, 1)
+BATCHES = (250, 64, 8, 1)
 """Numbers of inputs whose losses are computed together; the first that the subject computes in one pass."""
 ContextCalls = list[tuple[str, Tensor]]
 """Layer and contexts (B, T, H Dv) of each call. A recurrent decoder calls its layer once for each step."""
 Head = tuple[str, int]  # The name of a layer, and the index of a head
-Need = Literal["needed", "not needed", "cannot be told"]
+Need = Literal["needed", "needed only together", "backup", "opposes", "not needed", "cannot be told"]
+SetKind = Literal["replace each other", "oppose each other"]
 Group = tuple[Head, ...]
+Way = Literal["off", "mean", "other"]
+WAYS: dict[Way, str] = {
+    "other": "with its output for another input",
+    "mean": "with its mean over other inputs",
+    "off": "without it",
+}
 
 
 class Change(NamedTuple):
@@ -139,25 +155,30 @@ class Resampling(Generic[Input]):
     def is_zero(self, head: Head) -> bool:
         return not any(self._vectors(group.calls, head).any() for group in self.groups)
 
-    def replace(self, heads: Sequence[Head], *, mean: bool = False) -> tuple[np.ndarray, Change]:
-        """Return the losses (N,) if the contexts of some heads are those of another input, for which they differ if
-        there is one, or the mean over the other inputs; and for how many inputs the contexts of all heads changed."""
-        losses, sizes = [np.zeros(0)], [torch.zeros(0)]
+    def replace(self, heads: Sequence[Head], way: Way = "other", own: Sequence[Head] = ()) -> tuple[np.ndarray, Change]:
+        """Return the losses (N,) if the contexts of some heads are replaced, and for how many inputs those of all of
+        them changed. The other input is one for which the contexts differ if there is one. The heads in `own` keep
+        the contexts of the unchanged model, whatever the replaced heads do."""
+        losses, sizes, replaced = [np.zeros(0)], [torch.zeros(0)], [*heads, *own]
         for group in self.groups:
-            choose = partial(_others_mean, group) if mean else itemgetter(self._donors(group, heads))
-            values = [(layer, choose(call)) for layer, call in group.pool]
+            values = self._values(group, heads, way)
             missed = False
             for start in range(0, len(group.inputs), group.size):
                 part = slice(start, start + group.size)
-                waiting = {name: [call[part] for layer, call in values if layer == name] for name, _ in heads}
+                pairs = [*zip(values, group.calls, strict=True)]
+                waiting = {
+                    name: [(new[part], old[part]) for (layer, new), (_, old) in pairs if layer == name]
+                    for name, _ in replaced
+                }
 
-                def insert(name: str, contexts: Tensor, waiting: dict[str, list[Tensor]] = waiting) -> Tensor:
-                    if not waiting[name] or waiting[name][0].numel() != contexts.numel():
+                def insert(name: str, contexts: Tensor, waiting: dict[str, Any] = waiting) -> Tensor:
+                    if not waiting[name] or waiting[name][0][0].numel() != contexts.numel():
                         return contexts
                     changed = self.components.split(name, contexts).clone()
-                    members = [head for layer, head in heads if layer == name]
-                    inserted = waiting[name].pop(0).to(contexts)  # the next call that was recorded
-                    changed[..., members, :] = inserted.view_as(changed)[..., members, :]
+                    # The next call that was recorded.
+                    for inserted, chosen in zip(waiting[name].pop(0), (heads, own), strict=True):
+                        members = [head for layer, head in chosen if layer == name]
+                        changed[..., members, :] = inserted.to(contexts).view_as(changed)[..., members, :]
                     flat: Tensor = changed.flatten(-2)
                     return flat
 
@@ -167,16 +188,32 @@ class Resampling(Generic[Input]):
             if missed:  # the layer was not called as recorded
                 sizes.append(torch.zeros(len(group.inputs)))
             elif heads:
-                pairs = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
-                sizes.append(torch.stack([relative_change(own, new) for own, new in pairs]).amin(0))
+                changed = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
+                sizes.append(torch.stack([relative_change(old, new) for old, new in changed]).amin(0))
         changes = torch.cat(sizes)
         size = float(changes.median()) if len(changes) else 0.0
         return np.concatenate(losses), Change(len(changes), int((changes >= DIFFERENT).sum()), size)
 
-    def count_affected(self, heads: Group, *, mean: bool = False) -> tuple[int, Change]:
+    def count_affected(self, heads: Group, way: Way = "other", own: Group = ()) -> tuple[int, Change]:
         """Return the number of affected inputs if `replace` changes the contexts of some heads, and the change."""
-        losses, change = self.replace(heads, mean=mean)
+        losses, change = self.replace(heads, way, own)
         return int((np.abs(losses - self.losses) > CHANGED).sum()), change
+
+    def outputs(self, heads: Sequence[Head]) -> dict[Head, Tensor]:
+        """Return what heads add to the residual stream, minus the mean over the inputs, as one vector of each."""
+        group = max(self.groups, key=lambda group: len(group.inputs))
+        vectors = {}
+        for layer in dict.fromkeys(layer for layer, _ in heads):
+            parts = [self.components.split(layer, call) for name, call in group.calls if name == layer]
+            states = sum(math.prod(part.shape[1:-2]) for part in parts)
+            parts = [part[: max(STATES // max(states, 1), 2)] for part in parts]
+            with torch.inference_mode():
+                outputs = [self.components.heads[layer].outputs(part.flatten(0, -3)) for part in parts]
+            split = [output.unflatten(0, part.shape[:-2]) for output, part in zip(outputs, parts, strict=True)]
+            for head in (head for head in heads if head[0] == layer):
+                written = [output[..., head[1], :].flatten(1).float() for output in split]
+                vectors[head] = torch.cat([part - part.mean(0) for part in written], 1).flatten()
+        return vectors
 
     def _record(self, inputs: Sequence[Input]) -> tuple[np.ndarray, ContextCalls]:
         """Return the losses of inputs in one call, and the contexts of all layers."""
@@ -213,6 +250,17 @@ class Resampling(Generic[Input]):
         parts = [self.components.split(name, call)[..., number, :] for layer, call in calls if layer == name]
         return torch.cat([part.flatten(1).float() for part in parts], 1) if parts else torch.zeros(0, 0)
 
+    def _values(self, group: _Group[Input], heads: Sequence[Head], way: Way) -> ContextCalls:
+        """Return the contexts (N, B, T, H Dv) that replace those of a group of inputs."""
+        if way == "off":
+            return [(layer, torch.zeros_like(call)) for layer, call in group.calls]
+        if way == "other":
+            donors = self._donors(group, heads)
+            return [(layer, call[donors]) for layer, call in group.pool]
+        if group.pool is group.calls:  # without the input's own context, which would keep a part of what is replaced
+            return [(layer, (call.float().sum(0) - call) / (len(call) - 1)) for layer, call in group.pool]
+        return [(layer, call.float().mean(0).expand(len(group.inputs), *call.shape[1:])) for layer, call in group.pool]
+
     def _donors(self, group: _Group[Input], heads: Sequence[Head]) -> Tensor:
         """Return for each input the next input for which the contexts of all heads differ, (N,) int64."""
         pairs = [(self._vectors(group.calls, head), self._vectors(group.pool, head)) for head in heads]
@@ -226,12 +274,6 @@ class Resampling(Generic[Input]):
             if not missing.any():
                 break
         return donors
-
-
-def _others_mean(group: _Group[Any], pool: Tensor) -> Tensor:
-    if group.pool is group.calls:  # without the input's own context, which would keep a part of what is replaced
-        return (pool.float().sum(0) - pool) / (len(pool) - 1)
-    return pool.float().mean(0).expand(len(group.inputs), *pool.shape[1:])
 
 
 def _stack(inputs: Sequence[ContextCalls]) -> ContextCalls:
@@ -251,18 +293,25 @@ def _cut(calls: ContextCalls, short: ContextCalls) -> ContextCalls | None:
     return cut if _shapes(cut) == _shapes(short) else None
 
 
+class HeadSet(NamedTuple):
+    """Heads whose effect shows together only."""
+
+    kind: SetKind
+    heads: Group
+    way: Way  # How the heads were replaced together
+    share: Estimate  # Share of affected inputs then; of opposing heads, of those whose loss rises
+    backups: Group = ()  # Heads that act only if the others do not
+
+
 @dataclass(frozen=True, kw_only=True)
 class Needs:
     """Which heads a model needs."""
 
     inputs: int  # Number of inputs with another input whose contexts can replace theirs
-    shares: dict[Head, Estimate] = field(default_factory=dict)
-    """Share of affected inputs without each head, with its exact 95 % interval."""
+    shares: dict[Head, dict[Way, Estimate]] = field(default_factory=dict)
+    """Share of affected inputs if each head is replaced, with its exact 95 % interval."""
     verdicts: dict[Head, Need] = field(default_factory=dict)
-    replacing: list[tuple[Group, Estimate]] = field(default_factory=list)
-    """Groups of heads that replace each other, with the share of affected inputs without the whole group."""
-    cancelling: list[tuple[Group, Estimate]] = field(default_factory=list)
-    """Pairs of heads that cancel each other, with the share of affected inputs without both."""
+    sets: list[HeadSet] = field(default_factory=list)
     learned: bool = True  # Whether the model predicts clearly better than untrained models
     remarks: list[str] = field(default_factory=list)  # What was not searched or cannot be told, one sentence each
     changes: dict[Head, Change] = field(default_factory=dict)
@@ -270,43 +319,42 @@ class Needs:
     silent: list[Head] = field(default_factory=list)  # Heads whose context is zero for all inputs
     origin: str = RUN  # How the model was given, as `Traits.origin`; error rates are measured for some origins
 
+    def partners(self, head: Head) -> list[str]:
+        """Return the heads that a verdict names, one text for each set."""
+        kind = "oppose each other" if self.verdicts[head] == "opposes" else "replace each other"
+        is_backup = self.verdicts[head] == "backup"
+        sets = [found for found in self.sets if found.kind == kind and head in found.heads]
+        groups = [tuple(other for other in found.heads if other != head) for found in sets
+                  if not is_backup or head in found.backups]  # fmt: skip
+        return [" and ".join(map(name_head, group)) for group in dict.fromkeys(groups)]
+
+    def verdict(self, head: Head) -> str:
+        """Return the verdict on a head with the other heads that it names."""
+        kind, partners = self.verdicts[head], " or ".join(self.partners(head))
+        texts = {
+            "needed only together": f"needed only together with {partners}",
+            "backup": f"backup for {partners}",
+            "opposes": f"opposes {partners}",
+        }
+        return texts.get(kind, kind)
+
     def sentences(self) -> list[str]:
-        """Return one sentence for each head and group, with the measured error rate of its kind."""
-        sentences, open_heads, unchanged = list[str](), list[str](), defaultdict[str, list[str]](list)
+        """Return one sentence for each head, then general remarks."""
+        sentences, unclear = list[str](), defaultdict[str, list[str]](list)
         for head, verdict in self.verdicts.items():
-            change, name = self.changes.get(head), _name(head)
+            change, name = self.changes.get(head), name_head(head)
             if head in self.silent:
                 reason = f"it writes nothing, because its context is zero for all {self.inputs:,} inputs"
                 sentences.append(f"{name} is not needed: {reason}.")
             elif change is not None and change.reason:
-                unchanged[change.reason].append(name)
-            elif verdict == "cannot be told" or not is_reliable(verdict):
-                open_heads.append(name)
+                unclear[f": {change.reason}"].append(name)
+            elif verdict == "cannot be told" or not is_reliable(verdict, self.origin):
+                unclear[self._open(head)].append(name)
             else:
-                affected, error = self.shares[head].percent, error_bracket(verdict, self.origin)
-                sentences.append(
-                    f"{name} is {verdict}{' on its own' * (verdict == 'not needed')}: with its output for another "
-                    f"input, the loss of {affected} of the inputs changes{error}."
-                )
+                sentences.append(f"{name}: {self.verdict(head)}; {self._evidence(head)}.")
         sentences += [
-            f"Whether the model needs {', '.join(names)} cannot be told: {reason}."
-            for reason, names in unchanged.items()
+            f"Whether the model needs {', '.join(names)} cannot be told{reason}." for reason, names in unclear.items()
         ]
-        for kind, way, groups, test in (
-            ("replace each other", "without all of them", self.replacing, "Prune one of them"),
-            ("cancel each other", "if both are resampled", self.cancelling, "Prune both"),
-        ):
-            names, error = [" and ".join(map(_name, group)) for group, _ in groups], error_bracket(kind, self.origin)
-            for name, (_, share) in zip(names, groups, strict=True):
-                text = f"the loss of {share.percent} of the inputs changes {way}"
-                known = f"{name} {kind}: {text}{error}."
-                unknown = f"Whether {name} {kind} cannot be told{error}: {text}. {test}, and examine the model again."
-                sentences.append(known if is_reliable(kind) else unknown)
-        if open_heads:
-            enough = inputs_needed(len(self.verdicts))
-            more = f" {enough:,} inputs show that a head affects fewer than 1 % of them if none is affected."
-            text = f"Whether the model needs {', '.join(open_heads)} cannot be told from {self.inputs:,} inputs."
-            sentences.append(text + more * (self.inputs < enough))
         if replaced := [change for change in self.changes.values() if not change.reason]:
             least, size = min(change.changed for change in replaced), min(change.size for change in replaced)
             sentences.append(
@@ -314,6 +362,35 @@ class Needs:
                 f"{percent(size)} of their norm or more."
             )
         return sentences + self.remarks
+
+    def _evidence(self, head: Head) -> str:
+        shares = ", ".join(f"{share.percent} {WAYS[way]}" for way, share in self.shares[head].items())
+        text = f"inputs whose loss changes: {shares}"
+        for found in self.sets:
+            if head in found.heads:
+                together = {"off": "without", "mean": "with the means of", "other": "with another input's outputs of"}
+                names = " and ".join(map(name_head, found.heads))
+                text += f"; {found.share.percent} {together[found.way]} {names}"
+                if backups := [name_head(backup) for backup in found.backups if head not in found.backups]:
+                    text += f", where {' and '.join(backups)} acts only then"
+        return text
+
+    def _open(self, head: Head) -> str:
+        """Return how many inputs would tell whether a head is needed."""
+        heads, shares = len(self.verdicts), [self.shares[head][way].mean for way in ("other", "mean")]
+        if self.verdicts[head] != "cannot be told":
+            return f" ({self.verdicts[head]}, but {describe_error(self.verdicts[head], self.origin)})"
+        if self.inputs < inputs_needed(heads) and max(shares) <= FEW:
+            return f" from {self.inputs:,} inputs: {inputs_needed(heads):,} inputs would tell if none is affected"
+        if min(shares) <= FEW < max(shares):
+            return ": a wrong output and a missing output of it have different effects, so no number of inputs tells"
+        numbers = (self.inputs << step for step in range(20))
+        above = min(shares) > FEW
+        tails = (
+            (number, _tail(round((min if above else max)(shares) * number), number, above=above)) for number in numbers
+        )
+        enough = next((number for number, tail in tails if tail <= (1 - LEVEL) / heads), None)
+        return f" from {self.inputs:,} inputs" + (f": about {enough:,} inputs would tell" if enough else "")
 
 
 def inputs_needed(heads: int) -> int:
@@ -325,7 +402,7 @@ def inputs_needed(heads: int) -> int:
     return math.ceil(math.log((1 - LEVEL) / max(heads, 1)) / math.log(1 - FEW))
 
 
-def _name(head: Head) -> str:
+def name_head(head: Head) -> str:
     return f"{head[0]} head {head[1]}"
 
 
@@ -338,7 +415,7 @@ def find_needs(
     components = subject.components
     remarks = [f"{name}: its heads cannot be resampled ({reason})." for name, reason in components.left_out.items()]
     resampling = Resampling(subject, inputs)
-    affected, number = resampling.count_affected, resampling.inputs
+    number = resampling.inputs
     names = [layer for layer in subject.layers if layer.name in resampling.layers]
     known = [(layer.name, head) for layer in names for head in range(layer.heads)]
     remarks += [
@@ -358,14 +435,14 @@ def find_needs(
         return Needs(inputs=number, remarks=remarks)
     # The context of another input is one that the model knows, but it can be equal in what matters. The mean has no
     # information about any input, but can be a context that the model never meets. A verdict needs both.
-    alone = {head: affected((head,)) for head in known}
-    missing = {head: affected((head,), mean=True) for head in known}
+    results = {way: {head: resampling.count_affected((head,), way) for head in known} for way in WAYS}
+    counts = {way: {head: count for head, (count, _) in heads.items()} for way, heads in results.items()}
     needs = Needs(
         inputs=number,
-        shares={head: Estimate.of(count_interval(count, number)) for head, (count, _) in alone.items()},
+        shares={head: {way: share_of(counts[way][head], number) for way in WAYS} for head in known},
         verdicts=dict.fromkeys(known, "cannot be told"),
         remarks=remarks,
-        changes={head: min(alone[head][1], missing[head][1]) for head in known},
+        changes={head: min(results["other"][head][1], results["mean"][head][1]) for head in known},
         silent=[head for head in known if resampling.is_zero(head)],
         origin=subject.traits.origin,
     )
@@ -375,24 +452,40 @@ def find_needs(
         remarks.append("The loss changes when it is computed again, so no effect of a head can be measured.")
         return needs
     changed = [head for head in known if not needs.changes[head].reason]
-    counts = {head: alone[head][0] for head in changed}
-    missed = {head: missing[head][0] for head in changed}
-    needs.verdicts.update({**decide(counts, missed, number), **dict.fromkeys(needs.silent, "not needed")})
-    # The least important heads first: heads that replace each other seem unimportant, so few groups are tried.
+    resampled, missed = ({head: counts[way][head] for head in changed} for way in ("other", "mean"))
+    alone = decide(resampled, missed, number)
+    # The least important heads first: heads that replace each other seem unimportant.
     order = sorted(changed, key=lambda head: importance[head[0]][head[1]])
-    not_missed = [head for head in order if _is_below(missed[head], number)]
-    replacing, tested = _find_replacing(resampling, not_missed)
-    needs.replacing.extend(replacing)
-    # Heads that cancel each other have large effects alone, so the pairs begin with the most important heads.
-    needed = [head for head in order[::-1] if needs.verdicts[head] == "needed"]
-    pairs = list(itertools.combinations(needed, 2))
-    for pair in pairs[:MAX_TRIALS]:
-        count, change = affected(pair)
-        if _is_below(count, number) and not change.reason:
-            needs.cancelling.append((pair, Estimate.of(count_interval(count, number))))
-    if tested >= MAX_TRIALS or len(pairs) > MAX_TRIALS:
-        remarks.append(f"The search for heads that replace or cancel each other stopped after {MAX_TRIALS} groups.")
+    search = _Search(resampling)
+    for way in ("mean", "off"):
+        told = {head for found in needs.sets for head in found.heads}
+        pool = [head for head in order if _is_below(counts[way][head], number) and head not in told]
+        needs.sets.extend(search.replacing(way, pool))
+    strong = {
+        way: [head for head in order if _is_above(counts[way][head], number) and alone[head] != "not needed"]
+        for way in WAYS
+    }
+    needs.sets.extend(search.opposing(strong))
+    remarks += search.remarks
+    needs.verdicts.update({**_join(alone, needs.sets), **dict.fromkeys(needs.silent, "not needed")})
     return needs
+
+
+def _join(alone: dict[Head, Need], sets: Sequence[HeadSet]) -> dict[Head, Need]:
+    """Return one verdict on each head from the verdicts on single heads and the sets of heads."""
+    verdicts = dict(alone)
+    for found in sets:
+        for head in found.heads:
+            if found.kind == "oppose each other":
+                verdicts[head] = "opposes"
+            elif verdicts[head] not in ("needed", "opposes"):
+                is_backup = head in found.backups and verdicts[head] != "needed only together"
+                verdicts[head] = "backup" if is_backup else "needed only together"
+    return verdicts
+
+
+def share_of(count: int, inputs: int) -> Estimate:
+    return Estimate.of(count_interval(count, inputs))
 
 
 def decide(resampled: dict[Head, int], missed: dict[Head, int], inputs: int) -> dict[Head, Need]:
@@ -417,34 +510,122 @@ def _is_below(count: int, inputs: int) -> bool:
     return _tail(count, inputs, above=False) <= 1 - LEVEL
 
 
-def _find_replacing(resampling: Resampling[Any], order: Sequence[Head]) -> tuple[list[tuple[Group, Estimate]], int]:
-    """Return groups of heads that replace each other, and the number of groups that were switched off."""
-    off, groups, tested = list[Head](), list[tuple[Group, Estimate]](), 0
+def _is_above(count: int, inputs: int) -> bool:
+    return _tail(count, inputs, above=True) <= SEARCHED
 
-    def affects(heads: Group) -> bool:
-        nonlocal tested
-        tested += 1
-        # A small level, because the search tests many groups.
-        return _tail(resampling.count_affected(heads, mean=True)[0], resampling.inputs, above=True) <= 1e-4
 
-    # If all heads together have no effect, no group of them has one: the usual case ends after one test.
-    if len(order) < 2 or not affects(tuple(order)):
-        return [], tested
-    for head in order:
-        if tested >= MAX_TRIALS:
-            break
-        # Heads are switched off one after the other. The head that makes a difference completes a group.
-        if not affects((*off, head)):
-            off.append(head)
-            continue
-        group = [*off]
-        for member in off:  # a member that can stay on without ending the effect is not part of the group
-            if tested < MAX_TRIALS and affects((*(kept for kept in group if kept != member), head)):
-                group.remove(member)
-        if tested < MAX_TRIALS:
-            count, _ = resampling.count_affected(members := (*group, head), mean=True)
-            groups.append((members, Estimate.of(count_interval(count, resampling.inputs))))
-    return groups, tested
+class _Search:
+    """Searches for sets of heads; each method replaces at most `MAX_TRIALS` sets."""
+
+    def __init__(self, resampling: Resampling[Any]) -> None:
+        self.resampling, self.remarks = resampling, list[str]()
+        self.counts: dict[tuple[frozenset[Head], Way], int] = {}
+        self.tests = 0
+
+    def count(self, heads: Group, way: Way) -> int:
+        key = frozenset(heads), way
+        if key not in self.counts:
+            self.tests += 1
+            self.counts[key] = self.resampling.count_affected(heads, way)[0]
+        return self.counts[key]
+
+    def harmed(self, heads: Group, way: Way) -> int:
+        """Return the number of inputs whose loss rises: heads that cancel each other in part can also lower it."""
+        self.tests += 1
+        losses, change = self.resampling.replace(heads, way)
+        return len(losses) if change.reason else int((losses - self.resampling.losses > CHANGED).sum())
+
+    def affects(self, heads: Group, way: Way) -> bool:
+        return bool(heads) and _is_above(self.count(heads, way), self.resampling.inputs)
+
+    def replacing(self, way: Way, order: Sequence[Head]) -> Iterator[HeadSet]:
+        """Yield the sets of heads none of which is missed alone."""
+        self.tests, found = 0, list[Group]()
+        # One head of each set that was found stays on, until all other heads together have no effect. Then another
+        # head of each set stays on, which shows the sets that share heads with it.
+        waiting = deque[Head | None]([None])
+        while waiting and self.tests < MAX_TRIALS:
+            kept = waiting.popleft()
+            others = {head for head, *rest in found if kept is None or kept not in rest}
+            pool = tuple(head for head in order if head != kept and head not in others)
+            # If all heads together have no effect, no set of them has one: the usual case ends after one test.
+            if len(pool) < 2 or not self.affects(pool, way):
+                continue
+            found.append(group := self._smallest((), pool, way))
+            waiting.extend(group[1:MAX_SET])
+            if kept is None:
+                waiting.appendleft(None)
+            if len(group) <= MAX_SET:
+                yield self._describe(group, way)
+        large = [group for group in found if len(group) > MAX_SET]
+        if large and len(large) == len(found):
+            count = min(map(len, large))
+            self.remarks.append(
+                f"{count} heads that are not missed alone are missed together (replaced by: {way}), and no set of up "
+                f"to {MAX_SET} of them is."
+            )
+        if waiting and self.tests >= MAX_TRIALS:
+            self.remarks.append(f"The search for heads that replace each other stopped after {self.tests} sets.")
+
+    def _smallest(self, base: Group, pool: Group, way: Way) -> Group:
+        """Return a smallest part of a pool that has an effect together with the heads in `base`."""
+        if self.affects(base, way):
+            return ()
+        if len(pool) == 1:
+            return pool
+        half = len(pool) // 2
+        second = self._smallest((*base, *pool[:half]), pool[half:], way)
+        first = self._smallest((*base, *second), pool[:half], way)
+        return (*first, *second)
+
+    def _describe(self, group: Group, way: Way) -> HeadSet:
+        """Return a set with its backups: heads whose outputs of the unchanged model do not replace the others."""
+        count, backups = self.count(group, way), list[Head]()
+        for head in group:
+            others = tuple(other for other in group if other != head)
+            if 2 * self.resampling.count_affected(others, way, own=(head,))[0] > count:
+                backups.append(head)
+        share = share_of(count, self.resampling.inputs)
+        return HeadSet("replace each other", group, way, share, tuple(backups) if len(backups) < len(group) else ())
+
+    def opposing(self, strong: dict[Way, list[Head]]) -> Iterator[HeadSet]:
+        """Yield sets of heads each of which has an effect alone, and which have none together. `strong`: the heads with
+        an effect alone, by the way in which they are replaced."""
+        self.tests = 0
+        heads, found = list(dict.fromkeys(itertools.chain(*strong.values()))), list[set[Head]]()
+        for group in _opposed(self.resampling.outputs(heads)) if len(heads) > 1 else ():
+            if self.tests >= MAX_TRIALS:
+                self.remarks.append(f"The search for heads that oppose each other stopped after {self.tests} sets.")
+                return
+            if any(known <= set(group) for known in found):
+                continue
+            for way in (way for way, members in strong.items() if set(group) <= set(members)):
+                if _is_below(count := self.harmed(group, way), self.resampling.inputs):
+                    found.append(set(group))
+                    yield HeadSet("oppose each other", group, way, share_of(count, self.resampling.inputs))
+                    break
+
+
+def _opposed(outputs: dict[Head, Tensor]) -> list[Group]:
+    """Return pairs and sets of three heads whose outputs cancel each other, and some other pairs, the first first."""
+    heads, squares = list(outputs), {head: float(vector.square().sum()) for head, vector in outputs.items()}
+
+    def left(group: Group) -> float:
+        """Return the norm of the summed outputs, as a fraction of that of independent ones."""
+        vectors = [outputs[head] for head in group]
+        if len({len(vector) for vector in vectors}) > 1:
+            return 2.0  # heads of different streams
+        total = float(torch.stack(vectors).sum(0).square().sum())
+        return math.sqrt(total / max(sum(squares[head] for head in group), 1e-30))
+
+    sums: dict[Group, float] = {pair: left(pair) for pair in itertools.combinations(heads, 2)}
+    for pair in sorted(sums, key=lambda pair: sums[pair])[:MAX_TRIALS]:
+        third = min((head for head in heads if head not in pair), key=lambda head: left((*pair, head)), default=None)
+        if third is not None and (total := left((*pair, third))) < sums[pair]:
+            sums[tuple(head for head in heads if head in (*pair, third))] = total
+    ranked = sorted(sums, key=lambda group: (sums[group], len(group)))
+    few = sum(total < CANCELS for total in sums.values()) + OTHER_PAIRS
+    return ranked[:few]
 
 
 def not_learned(subject: LearnedSubject[Input], inputs: Sequence[Input], seed: int) -> str | None:

@@ -29,10 +29,10 @@ from regard.interpret.estimates import (
     RUN,
     Estimate,
     describe_error,
-    error_rates,
     estimate,
     is_reliable,
     p_above,
+    rate_of,
     resample_counts,
     threshold,
 )
@@ -336,14 +336,15 @@ class HeadRole:
     @property
     def is_reliable(self) -> bool:
         """Whether the error rate of such descriptions is low."""
-        return self.role is None or is_reliable(role_kind(self.role))
+        return self.role is None or is_reliable(role_kind(self.role), self.origin)
 
     @property
     def wrong(self) -> str:
         """How many of 100 such descriptions are wrong, with the interval; empty without a role."""
         if self.role is None:
             return ""
-        return error_rates()[role_kind(self.role)].percent if self.origin == RUN else NOT_MEASURED
+        rate = rate_of(role_kind(self.role), self.origin)
+        return NOT_MEASURED if rate is None else rate.percent
 
 
 @public
@@ -403,8 +404,7 @@ class HeadRoles(Result):
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
-            measured = describe_error(role_kind(role.role or "")) if role.origin == RUN else "error rate not measured"
-            data["error"] = "" if role.role is None else measured
+            data["error"] = "" if role.role is None else describe_error(role_kind(role.role), role.origin)
             data["reliable"] = role.is_reliable
             layers.setdefault(role.layer, []).append(data)
         return layers

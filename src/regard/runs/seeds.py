@@ -18,7 +18,7 @@ from regard.arguments import Limits, public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError
 from regard.fast.threads import limit_threads
-from regard.interpret.estimates import Estimate, describe_error, error_rates, format_estimate, is_reliable
+from regard.interpret.estimates import Estimate, describe_error, error_rates, format_estimate
 from regard.interpret.examination import FILE, Examination, HeadFindings, read_examination
 from regard.interpret.timeline import SAMPLE_COUNT, SAMPLES, THRESHOLD, Development, HeadScores, Timeline, measure_heads
 from regard.io import write_file
@@ -253,8 +253,7 @@ class ExaminedRuns(Result):
                     counts.append(KindCount(layer=layer, question=question, kind=kind, heads=number, of=len(heads)))
         for kind in self.examinations[0].groups:
             number = [run.groups.get(kind, 0) for run in self.examinations]
-            text = kind if is_reliable(kind) else f"may {kind} (cannot be told)"
-            counts.append(KindCount(layer="all", question="groups", kind=text, heads=number, of=None))
+            counts.append(KindCount(layer="all", question="groups", kind=kind, heads=number, of=None))
         return counts
 
     @cached_property

@@ -35,7 +35,7 @@ from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.streams import make_generator
 from regard_lab.programs.language import Indices, Program
-from regard_lab.programs.planner import MARK, ONE, PlannedHead, Planner, unit_rows
+from regard_lab.programs.planner import MARK, ONE, PlannedHead, PlannedSet, Planner, unit_rows
 from regard_lab.programs.task import EncoderProgramTask, PairProgramTask, ProgramTask, make_task
 
 OFFSETS = {0: "its own step", -1: "the previous step", 1: "the next step"}
@@ -65,6 +65,7 @@ class Circuit:
     roles: Mapping[tuple[str, int], str]
     """By layer and head: the role in the terms of `regard.interpret.roles`, where such a role was planted."""
     sources: Mapping[tuple[str, int], Source]  # By layer and head: which nodes write what the head compares
+    sets: Sequence[PlannedSet] = ()  # Heads whose effect shows together only, with their nodes
 
     def inputs(self, tokens: Tensor) -> np.ndarray:
         """Return whether another symbol at an input changes an output, (Tq, Tk) bool, for tokens (Tk,)."""
@@ -87,7 +88,8 @@ def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int])
     }
     roles = {place: role for place, head in planned.items() if (role := find_role(planner, head)) is not None}
     edges = frozenset(planner.edges)
-    return Circuit(task, truth("needed"), truth("used"), truth("sufficient"), edges, roles, sources)
+    truths = truth("needed"), truth("used"), truth("sufficient")
+    return Circuit(task, *truths, edges, roles, sources, tuple(planner.sets))
 
 
 def find_role(planner: Planner, head: PlannedHead) -> str | None:

@@ -128,6 +128,13 @@ class HeadTruth(NamedTuple):
     sufficient: bool | None
 
 
+class PlannedSet(NamedTuple):
+    """Heads whose effect shows together only."""
+
+    kind: str  # "replace": one of the heads is enough; "backup": the last one acts if the others are off; "oppose"
+    nodes: tuple[str, ...]
+
+
 NEEDED = HeadTruth(needed=True, used=True, sufficient=True)
 UNNEEDED = HeadTruth(needed=False, used=False, sufficient=False)
 
@@ -151,6 +158,7 @@ class Planner:
     program: Program
     heads: dict[str, list[PlannedHead]] = field(default_factory=dict)  # By name of the attention layer
     truths: dict[str, HeadTruth] = field(default_factory=dict)  # By node of a head
+    sets: list[PlannedSet] = field(default_factory=list)
     units: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
     """What each unit reads and adds, (WIDTH,) each, by name of the feed-forward layer."""
     edges: set[tuple[str, str]] = field(default_factory=set)  # Edges that carry what depends on tokens

@@ -32,7 +32,18 @@ from regard_lab.programs.language import (
     tokens,
 )
 from regard_lab.programs.library import LONGEST, earlier, mirrored, token_at
-from regard_lab.programs.planner import NEEDED, ONE, UNNEEDED, HeadTruth, Match, Planner, Reading, Unit, unit_rows
+from regard_lab.programs.planner import (
+    NEEDED,
+    ONE,
+    UNNEEDED,
+    HeadTruth,
+    Match,
+    PlannedSet,
+    Planner,
+    Reading,
+    Unit,
+    unit_rows,
+)
 
 SPARES = Spares(heads=3, gains=(0.1,), leak=0.02)
 LOUD = 30.0  # Norm of what heads write that do not contribute to the answer; a planted head writes vectors of norm 1
@@ -88,6 +99,8 @@ class SummingPlanner(Planner):
             self.truths[head.node] = self.truth
             rows.append(unit_rows(columns))
             heads.append(Reading((), rows[-1], time, head.node, varies=True))
+        if self.copies > 1:
+            self.sets.append(PlannedSet("replace", tuple(str(head.node) for head in heads)))
         units = []
         for value, row in zip(values.values, torch.stack(rows).sum(0) / RAMP, strict=True):
             for shift, sign in ((0.0, 1.0), (1.0, -1.0)):
@@ -111,6 +124,7 @@ class BackupPlanner(Planner):
         head, time = self.plan_head(expression, values._replace(ready=first.ready), values.matrix, columns, -0.5)
         head.matches.append(Match(present, selectable, torch.tensor([[-2.0]])))
         self.edges, self.truths[head.node] = edges, UNNEEDED
+        self.sets.append(PlannedSet("backup", (str(first.node), head.node)))
         return first._replace(matrix=first.matrix + unit_rows(columns), ready=time)
 
 
@@ -169,9 +183,9 @@ def _with_pairs(name: str, seed: int, read: Callable[[Planner, Tensor], Tensor],
     everywhere = Average("input", Selector("input", "input"), None)
     for ready in [-1, 1] * PAIRS:
         value = LOUD * read(planner, torch.randn(len(columns), 3, generator=generator))
-        for sign in (1.0, -1.0):
-            node = add_head(planner, everywhere, sign * value, columns, ready)
-            planner.truths[node] = HeadTruth(needed=needed, used=False, sufficient=False)
+        nodes = [add_head(planner, everywhere, sign * value, columns, ready) for sign in (1.0, -1.0)]
+        planner.truths |= dict.fromkeys(nodes, HeadTruth(needed=needed, used=False, sufficient=False))
+        planner.sets += [PlannedSet("oppose", tuple(nodes))] * needed
     return assemble(planner, seed=seed, spares=SPARES)
 
 

@@ -1,14 +1,13 @@
 """Error rates of sentences about heads."""
 
 import json
-import math
 from importlib import resources
 from typing import Any
 
 import numpy as np
 import pytest
 from drawn_programs import drawn_model
-from sentence_claims import Fact, HeadClaim, MeasuredSentences, judge, measure, untrained_claims
+from sentence_claims import Fact, HeadClaim, MeasuredSentences, judge, measure, true_verdicts, untrained_claims
 from sentences import (
     DRAWN,
     GRID,
@@ -23,7 +22,7 @@ from sentences import (
 )
 
 from regard.interpret.estimates import ERROR_FILE, MOST_WRONG, error_rates, is_reliable
-from regard.interpret.needs import Needs
+from regard.interpret.needs import HeadSet, Needs
 from regard_lab.bench.known_models import compiled_model
 
 
@@ -37,7 +36,8 @@ def test_the_file_has_enough_known_heads_and_kinds(stored: dict[str, Any]) -> No
     assert stored["heads"]["known"] >= 1000
     assert stored["heads"]["untrained without a claim"] >= 0.95 * stored["heads"]["untrained"]
     rates = error_rates()
-    assert set(rates) == set(KINDS) and sum(is_reliable(kind) for kind in rates) >= 6
+    assert set(rates) <= {*KINDS, *(f"external: {kind}" for kind in KINDS)} and set(GRID) <= set(rates)
+    assert sum(is_reliable(kind) for kind in rates) >= 6
     for kind, rate in rates.items():
         assert rate.wrong <= rate.tested and rate.told <= rate.true and rate.low <= rate.high
         if is_reliable(kind):
@@ -103,11 +103,14 @@ def test_planted_wrong_verdicts_are_wrong() -> None:
     circuit = compiled_model("previous", 0).circuit
     assert circuit is not None
     layer = "decoder.0.self_attention"
-    claims = [*judge(Needs(inputs=500, verdicts={(layer, 0): "not needed", (layer, 1): "needed"}), circuit)]
+    truths = true_verdicts(circuit)
+    claims = [*judge(Needs(inputs=500, verdicts={(layer, 0): "not needed", (layer, 1): "needed"}), truths)]
     assert [claim.right for claim in claims] == [False, False]
-    replacing: Any = [(((layer, 0), (layer, 1)), None)]
-    [claim] = judge(Needs(inputs=500, replacing=replacing, cancelling=[]), circuit)
-    assert claim == HeadClaim("replace each other", math.inf, False)
+    pair = frozenset({(layer, 0), (layer, 1)})
+    found: Any = HeadSet("replace each other", ((layer, 0), (layer, 2)), "mean", None)  # type: ignore[arg-type]
+    needs = Needs(inputs=500, verdicts={(layer, 0): "needed only together"}, sets=[found])
+    claims = [*judge(needs, {(layer, 0): ("needed only together", pair)})]
+    assert [claim.right for claim in claims] == [False, False] and claims[1].kind == "names other heads"
 
 
 def test_nothing_is_said_of_untrained_models(stored: dict[str, Any]) -> None:

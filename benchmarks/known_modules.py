@@ -1,18 +1,24 @@
-"""Known models as custom modules with a loss: the module of the run, or a GPT-2 of transformers."""
+"""Known models as external models: the module of the run, or a GPT-2 of transformers, each with a loss."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
 from regard.attention.blocks import FeedForward
 from regard.attention.layer import attention_layers
-from regard.evaluation.accuracy import output_losses
-from regard.tasks.batch import TokenBatch
+from regard.data.vocabulary import PAD
+from regard.tasks.batch import IGNORE
 from regard_lab.bench.known_models import KnownModel
+
+
+def as_external(known: KnownModel, inputs: Sequence[Any]) -> Any:
+    """Return a known model as an external model: decoder-only programs as a GPT-2, all others as a custom module."""
+    is_program = known.family == "decoder-only" and known.circuit is not None and known.kind != "trained-in"
+    return (as_gpt2 if is_program else as_module)(known, inputs)
 
 
 def as_module(known: KnownModel, inputs: Sequence[Any]) -> Any:
@@ -20,32 +26,52 @@ def as_module(known: KnownModel, inputs: Sequence[Any]) -> Any:
 
     The inputs of an encoder-decoder are sources; its decoder reads the true answer.
     """
-    run: Any = known.subject
+    task: Any = known.subject.task
     pairs = known.family == "encoder-decoder"
 
     def read(input: Any) -> Any:
         if not pairs:
             return input.unsqueeze(0)
-        batch = run.task.batch([run.task.known(input)])
+        batch = task.batch([task.known(input)])
         return batch.source, batch.source_mask, batch.target_in
 
-    def loss(model: nn.Module, input: Any) -> float:
-        return float(replace(run, model=model).losses([run.task.known(input) if pairs else input])[0, 0])
+    def answer(input: Any) -> Tensor:
+        if not pairs:
+            answer: Tensor = task.answer(input.unsqueeze(0))
+            return answer
+        target = task.batch([task.known(input)]).target
+        return target.masked_fill(target == PAD, IGNORE)
 
-    return regard.look(run.model, read, inputs=[pair[0] for pair in inputs] if pairs else inputs, loss=loss)
+    return _with_loss(known.subject.model, read, [pair[0] for pair in inputs] if pairs else inputs, answer)
 
 
 def as_gpt2(known: KnownModel, inputs: Sequence[Tensor]) -> Any:
     """Return a compiled program as a GPT-2 with a loss; its norms are identities."""
     run: Any = known.subject
     model = _gpt2(run.model)
+    return _with_loss(
+        model,
+        lambda input: {"input_ids": input.unsqueeze(0)},
+        inputs,
+        lambda input: run.task.answer(input.unsqueeze(0)),
+    )
 
-    def loss(model: nn.Module, input: Tensor) -> float:
-        batch = TokenBatch(input.unsqueeze(0), run.task.answer(input.unsqueeze(0)), None)
-        logits: Any = model(batch.inputs)
-        return float(output_losses(logits.logits, batch.targets, batch.is_output)[0].sum())
 
-    return regard.look(model, lambda input: {"input_ids": input.unsqueeze(0)}, inputs=inputs, loss=loss)
+def _with_loss(model: nn.Module, read: Any, inputs: Sequence[Any], answer: Any) -> Any:
+    answers = {_key(input): answer(input) for input in inputs}
+
+    def loss(model: nn.Module, input: Any) -> float:
+        arguments = read(input)
+        arguments = (arguments,) if isinstance(arguments, Tensor) else arguments
+        output: Any = model(**arguments) if isinstance(arguments, dict) else model(*arguments)
+        logits, truth = getattr(output, "logits", output), answers[_key(input)]
+        return float(F.cross_entropy(logits.flatten(0, 1), truth.flatten(), ignore_index=IGNORE, reduction="sum"))
+
+    return regard.look(model, read, inputs=inputs, loss=loss)
+
+
+def _key(input: Any) -> Any:
+    return tuple(input.tolist()) if isinstance(input, Tensor) else input
 
 
 @torch.no_grad()
