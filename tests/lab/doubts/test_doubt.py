@@ -65,7 +65,7 @@ def test_the_report_judges_each_kind_of_fault(
     assert results["copied", "references"].auroc > 0.95
     assert results["looped", "references"].auroc > 0.95
     assert results["detached", "references"].auroc > 0.9
-    assert results["random letters", "translations"].auroc > 0.95
+    assert results["random letters", "translations"].auroc > 0.94
     assert "faults omitted, references" in report.left_out  # the sentences have five words
     assert report.features[-1] == "reverse"
     assert "copied" in str(report) and "in text like the calibration text" in str(report)
