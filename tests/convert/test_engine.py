@@ -170,8 +170,6 @@ def test_auto_uses_regards_search_for_unsupported_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "ctranslate2", "temperature": 1.0}, "temperature 1 samples with Regard's seeds"),
-        ({"engine": "regard", "precision": "int8"}, "precision int8 needs CTranslate2"),
         ({"engine": "marian"}, "engine 'marian' is unknown: choose auto, regard, ctranslate2"),
         ({"engine": "ctranslate2", "precision": "int4"}, "precision 'int4' is unknown"),
         ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 samples"),

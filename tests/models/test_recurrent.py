@@ -183,24 +183,6 @@ def test_without_attention_equals_its_equations(cell: str) -> None:
     torch.testing.assert_close(decoder(embedded, memory), by_hand(decoder, embedded, memory, {}), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"context": "cell", "query": "current"}, "query current does not fit context cell"),
-        ({"context": "both", "query": "current"}, "query current does not fit context both"),
-        ({"context": "cell", "query": "previous", "input_feeding": True}, "input_feeding needs attention"),
-    ],
-)
-def test_conflicting_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make_decoder("lstm", "general", **options)
-
-
-def test_input_feeding_needs_attention() -> None:
-    with pytest.raises(InputError, match="input_feeding needs attention with context output"):
-        make_decoder("lstm", None, input_feeding=True)
-
-
 VARIANTS: list[dict[str, Any]] = [
     {"score": "none"},
     {"score": "general"},
