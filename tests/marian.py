@@ -30,25 +30,6 @@ def pieces_of(side: int) -> bytes:
     return made.getvalue()
 
 
-def both_pieces() -> tuple[Any, bytes]:
-    """Return a SentencePiece model of both sides, as an object and as a file."""
-    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-
-    made = io.BytesIO()
-    text = [text for pair in sentences() for text in pair]
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(text),
-        model_writer=made,
-        vocab_size=80,
-        hard_vocab_limit=False,
-        num_threads=1,
-        minloglevel=2,
-    )
-    processor: Any = SentencePieceProcessor()
-    processor.LoadFromSerializedProto(made.getvalue())
-    return processor, made.getvalue()
-
-
 def vocabulary_of(*models: bytes) -> dict[str, int]:
     """Return a Marian vocabulary of the pieces of several models, except for a few omitted pieces."""
     from sentencepiece import SentencePieceProcessor

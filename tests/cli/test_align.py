@@ -4,7 +4,6 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import pytest
 
 import regard
 from regard.data.word_alignment import parse_moses
+from tests.conftest import Command
 from tests.german import LINKS, sentences
 
-Command = Callable[..., tuple[int, str, str]]
 PAIRS = sentences()[200:]
 
 

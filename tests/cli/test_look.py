@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import urllib.request
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ import pytest
 import regard
 from regard.cli import main
 from regard.interpret.figures import FIGURE_KINDS
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.conftest import Command
 
 
 @pytest.fixture

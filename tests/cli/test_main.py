@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ import regard
 from regard.cli import COMMANDS, data
 from regard.tasks.all_tasks import list_tasks
 from regard.training.run_folder import pack_tensors, read_tensors
+from tests.conftest import Command
 from tests.processes import Started, start
 
 REGARD = [sys.executable, "-m", "regard"]
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 def shell(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -384,7 +382,7 @@ def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
 def test_answer_run_with_non_finite_parameters(
-    trained: regard.AnswerRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
+    trained: regard.AnswerRun, tmp_path: Path, command: Command, value: float
 ) -> None:
     first = next(iter(trained.model.state_dict()))
     later = [name for name in trained.model.state_dict() if name != first][-1]
@@ -406,7 +404,7 @@ def test_answer_run_with_non_finite_parameters(
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("value", [float("nan"), 1e30])
 def test_translation_run_with_non_finite_parameters(
-    translator: regard.PairRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
+    translator: regard.PairRun, tmp_path: Path, command: Command, value: float
 ) -> None:
     run = spoiled(translator.folder, tmp_path / "run", value, "target_embedding.weight")
     (tmp_path / "a").write_text("3. Mai 1979\t1979-05-03\n", encoding="utf-8")

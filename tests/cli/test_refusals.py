@@ -4,16 +4,15 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import regard
+from tests.conftest import Command
 from tests.german import LINKS, sentences, write
 
-Command = Callable[..., tuple[int, str, str]]
 RUNS = ("RUN", "DATES", "GERMAN")
 """A run of signal2, a run of dates and a translator; words of the command lines below stand for their folders."""
 

@@ -6,7 +6,6 @@ import pty
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import regard
 from regard.cli import main, terminal
 from regard.cli.parsing import parse
 from regard.errors import escape_controls
+from tests.conftest import Command
 
 REGARD = shlex.join([sys.executable, "-m", "regard"])
 
@@ -85,7 +85,7 @@ def test_control_characters_are_escaped(control: str) -> None:
 
 @pytest.mark.parametrize("control", ["\x1b[31m", "\x9b31m", "\u202e"])
 def test_names_and_inputs_are_escaped(
-    translator: regard.PairRun, tmp_path: Path, control: str, command: Callable[..., tuple[int, str, str]]
+    translator: regard.PairRun, tmp_path: Path, control: str, command: Command
 ) -> None:
     folder, text = tmp_path / f"e{control}v", f"3.{control} Mai"
     folder.symlink_to(translator.folder)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from regard.cli.train import parse_config
 from regard.evaluation.bleu import quality
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import RunConfig, make_config
+from tests.conftest import Command
 from tests.german import write
 from tests.processes import start
 
-Command = Callable[..., tuple[int, str, str]]
 FLAGS = [
     *("--steps", "--batchsize", "--lr", "--savepath", "--hidden", "--max_len", "--vocab_size", "--enc_layers"),
     *("--heads", "--multihead", "--pos_enc", "--self_att", "--score", "--recipe", "--vary_len", "--seed"),

@@ -4,7 +4,6 @@ import io
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import regard
 from regard.decoding.controls import Controls
 from regard.viz.page import map_data
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import sentences, write
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def piped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+def piped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command with some bytes as standard input."""
 
     def call(content: bytes, *argv: Any) -> tuple[int, str, str]:

@@ -3,7 +3,6 @@
 import errno
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import torch
 import regard
 from regard.convert.certificate import read_certificate
 from regard.errors import InputError, MachineError
+from tests.conftest import Command
 from tests.german import sentences
 
 pytest.importorskip("ctranslate2")
-
-Command = Callable[..., tuple[int, str, str]]
 SOURCES = [source for source, _ in sentences()[:30]]
 
 

@@ -1,6 +1,5 @@
 """Vocabularies from files of the user: SentencePiece models, vocabularies of runs, lists of words."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ from regard.data.subwords import train_subwords
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError
 from regard.tasks.translation import TranslationTaskConfig
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import sentences, write
 
-Command = Callable[..., tuple[int, str, str]]
 FLAGS: dict[str, Any] = {**TINY, "hidden": 8, "inner": 8, "steps": 2, "validate_every": 2, "progress": False}
 TEXT = [side for pair in sentences()[:60] for side in pair]
 

@@ -96,8 +96,6 @@ def test_an_odd_width_is_refused() -> None:
 
 
 E, D, M = 3, 5, 7
-TWO_WIDTHS = ("general", "concat", "additive")
-"""Scores for queries and keys of different widths."""
 PLACES: list[dict[str, Any]] = [
     {"context": "cell", "query": "previous"},
     {"context": "output", "query": "current"},

@@ -27,7 +27,7 @@ from regard.evaluation.bleu import quality
 from regard.models.transformer import Transformer
 from regard.runs.cross_entropy_filter import dual_score, dual_scores
 from regard.training.checkpoint import Checkpoint
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import LINKS, sentences, write
 
 SMALL: dict[str, Any] = {"hidden": 8, "batchsize": 6, "steps": 40, "progress": False}
@@ -137,9 +137,6 @@ def test_default_flags_train_to_high_accuracy(tmp_path: Path, task: str) -> None
     flags: dict[str, Any] = {"max_len": 20} if task == "recall" else {}
     run = regard.train(task, **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.AnswerRun | regard.PairRun) and run.test().exact_match > 0.98
-
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 def test_unseen_lengths_are_reported(trained: regard.AnswerRun) -> None:

@@ -18,9 +18,8 @@ from regard.errors import InputError
 from regard.runs import training
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.config import changed_config
+from tests.conftest import Command
 from tests.german import sentences, write
-
-Command = Callable[..., tuple[int, str, str]]
 
 OTHER: dict[str, Any] = {"steps": 8, "validate_every": 5, "progress": False}
 

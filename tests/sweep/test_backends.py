@@ -34,6 +34,7 @@ from regard.sweep.comparison import compare
 from regard.sweep.job import Job
 from regard.training.trust_code import code_digests
 from regard.version import __version__
+from tests.conftest import Command
 from tests.processes import CONTEXT
 from tests.sweep.cluster import LostError, job, lose_at, short_checkpoints
 
@@ -151,9 +152,6 @@ def test_errors_of_jobs_are_raised(forked: None) -> None:
 
 
 # The Ray backend: shared storage, lost machines and messages.
-
-
-Command = Callable[..., tuple[int, str, str]]
 SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "progress": False}
 
 

@@ -28,6 +28,7 @@ from regard.training.run_folder import (
     read_tensors,
     tensor_specs,
 )
+from tests.conftest import Command
 
 
 @pytest.fixture
@@ -193,9 +194,6 @@ def test_truncated_last_line_of_metrics_is_ignored(run: RunFolder) -> None:
     assert [metrics["step"] for metrics in run.read_metrics()] == [10, 12]
     run.cut_metrics(10)
     assert [metrics["step"] for metrics in run.read_metrics()] == [10]
-
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
