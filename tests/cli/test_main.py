@@ -193,19 +193,11 @@ def test_lists_every_task_with_an_example(command: Command, monkeypatch: pytest.
         assert example.task in out and f"'{example.input}'" in out
 
 
-BROKEN = {
-    "raises": "raise ValueError('broken')",
-    "part missing": "import a_part_that_is_missing",
-    "no Python": "def (",
-    "shared library missing": "raise ImportError('libfoo.so.1: cannot open shared object file')",
-}
-
-
-@pytest.mark.parametrize(("library", "way"), [("matplotlib", way) for way in BROKEN] + [("safetensors", "raises")])
-def test_a_broken_library_is_named(tmp_path: Path, library: str, way: str) -> None:
+@pytest.mark.parametrize("library", ["matplotlib", "safetensors"])
+def test_a_broken_library_is_named(tmp_path: Path, library: str) -> None:
     regard.train("counting", hidden=4, heads=1, steps=1, savepath=tmp_path / "models", progress=False)
     (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / f"{library}.py").write_text(BROKEN[way])
+    (tmp_path / "broken" / f"{library}.py").write_text("raise ValueError('broken')")
     path = os.pathsep.join([str(tmp_path / "broken"), *sys.path])
     command = [sys.executable, "-P", "-m", "regard", "plot", "positions", "-o", "model.png"]
     ended = subprocess.run(

@@ -458,30 +458,16 @@ def test_look_without_a_browser(folders: Callable[[str], Path], tmp_path: Path, 
     assert command("look", folders("llama"), "--text", TEXTS[0], *named, "--json", json_file)[0] == 0
     names = [layer["name"] for layer in json.loads(json_file.read_text())["layers"]]
     assert names == ["model.layers.1.self_attn", "model.layers.0.self_attn"]
+    drawn = ("--text", "a", "--plot", page)
     for words, said in {
         ("--plot", page): "--plot needs an input: give --text or --image",
-        ("--text", "a", "--plot", page, "--heads", "7"): "head of model.layers.0.self_attn 7 is out of range",
-        (
-            "--text",
-            "a",
-            "--plot",
-            page,
-            "--layers",
-            "x",
-        ): "layers 'x' is unknown: choose model.layers.0.self_attn, model.layers.1.self_attn or 0 to 1",
-        (
-            "--text",
-            "a",
-            "--plot",
-            page,
-            "--layers",
-            "model.layers.1.self_atn",
-        ): "did you mean model.layers.1.self_attn?",
+        (*drawn, "--heads", "7"): "head of model.layers.0.self_attn 7 is out of range",
+        (*drawn, "--layers", "x"): "choose model.layers.0.self_attn, model.layers.1.self_attn or 0 to 1",
+        (*drawn, "--layers", "model.layers.1.self_atn"): "did you mean model.layers.1.self_attn?",
+        (*drawn, "--target", ""): "target is empty: type a target, or leave it out",
+        (*drawn, "--generate", "-1"): "generate -1 is out of range",
         ("--text", "a", "--plot", "x.txt"): "has no known extension",
         ("--target", "a"): "--target needs a source",
-        ("--text", "a", "--target", "", "--plot", page): "target is empty: type a target, or leave it out",
-        ("--text", "||| A dog", "--plot", page): "target 'A dog' has no source",
-        ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",
     }.items():
         status, _, error = command("look", folders("llama"), *words)
         assert (status, said in error) == (2, True), error
