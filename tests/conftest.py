@@ -41,6 +41,8 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 GUARD = Guard().install()
+Command = Callable[..., tuple[int, str, str]]
+"""A call of a command line, which returns the exit status, standard output and standard error."""
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +87,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> regard.PairRun:
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command line in this process. Returns the exit status, standard output and standard error. `regard
     train` tests the model on fewer unseen samples than usual."""
     from regard.cli import main, train

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 import regard
+from tests.conftest import Command
 from tests.german import LINKS, sentences, write
 
 ROOT = Path(__file__).parent.parent
@@ -62,9 +62,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("docs/how-to/test-explanations.md", 4),
     ],
 )
-def test_commands_of_a_page_work(
-    in_this_process: None, command: Callable[..., tuple[int, str, str]], here: Path, page: str, least: int
-) -> None:
+def test_commands_of_a_page_work(in_this_process: None, command: Command, here: Path, page: str, least: int) -> None:
     pattern = r"^(regard [tpce].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tpce][^`]*)` \|$"
     shown = re.findall(pattern, text_of(page), re.MULTILINE)
     lines = [line for line in dict.fromkeys(first or second for first, second in shown) if "corpus" not in line]
@@ -87,7 +85,7 @@ def test_commands_of_a_page_work(
 
 
 def test_commands_of_extend_work(
-    small_probes: None, command: Callable[..., tuple[int, str, str]], here: Path, monkeypatch: pytest.MonkeyPatch
+    small_probes: None, command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(ROOT / "examples", here / "examples")
     lines = re.findall(r"^(?:regard|cd) .*$", text_of("docs/how-to/extend.md"), re.MULTILINE)
@@ -107,7 +105,7 @@ def test_commands_of_extend_work(
         assert status == 0, f"{line}: {err}"
 
 
-def test_commands_of_the_translation_page_work(command: Callable[..., tuple[int, str, str]], here: Path) -> None:
+def test_commands_of_the_translation_page_work(command: Command, here: Path) -> None:
     """Use the German text of the tests instead of Multi30k."""
     page = "docs/how-to/train-a-translator.md"
     text = text_of(page) + text_of("docs/how-to/doubt-translations.md")
@@ -130,7 +128,7 @@ def test_commands_of_the_translation_page_work(command: Callable[..., tuple[int,
     exec(shortened(block).replace("steps=2", "steps=2, overwrite=True"), {})
 
 
-def test_commands_of_the_translation_tutorial_work(command: Callable[..., tuple[int, str, str]], here: Path) -> None:
+def test_commands_of_the_translation_tutorial_work(command: Command, here: Path) -> None:
     lines = re.findall(r"^regard ([ta].*)$", text_of("docs/tutorials/translator.md"), re.MULTILINE)
     assert len(lines) == 10
     write_multi30k(here)
@@ -139,9 +137,7 @@ def test_commands_of_the_translation_tutorial_work(command: Callable[..., tuple[
     assert (here / "alignment.html").exists() and (here / "hund.png").exists()
 
 
-def test_commands_of_the_tutorial_on_a_larger_corpus_work(
-    command: Callable[..., tuple[int, str, str]], here: Path
-) -> None:
+def test_commands_of_the_tutorial_on_a_larger_corpus_work(command: Command, here: Path) -> None:
     """Use the German text of the tests instead of Spanish."""
     lines = re.findall(r"^regard (.*)$", text_of("docs/tutorials/larger-corpus.md"), re.MULTILINE)
     assert len(lines) == 7
@@ -167,7 +163,7 @@ def write_multi30k(folder: Path) -> None:
             (data / f"{name}{file.suffix}.gz").write_bytes(gzip.compress(file.read_bytes()))
 
 
-def run_small(command: Callable[..., tuple[int, str, str]], line: str) -> None:
+def run_small(command: Command, line: str) -> None:
     """Run a command with a small model and few steps or samples."""
     argv = shlex.split(line)
     if argv[0] == "train" and "--help" not in argv:
@@ -185,9 +181,7 @@ def run_small(command: Callable[..., tuple[int, str, str]], line: str) -> None:
     assert status == 0, f"{line}: {err}"
 
 
-def test_commands_of_the_alignment_page_work(
-    command: Callable[..., tuple[int, str, str]], german: regard.TranslationRun, here: Path
-) -> None:
+def test_commands_of_the_alignment_page_work(command: Command, german: regard.TranslationRun, here: Path) -> None:
     """Use the German text of the tests, and one run on this text for every run in the page."""
     page = "docs/how-to/align-words.md"
     lines = re.findall(r"^regard (.*?)(?: +#.*| > .*)?$", text_of(page), re.MULTILINE)
@@ -284,7 +278,7 @@ def test_user_pages_are_short() -> None:
     assert len(text_of("README.md").splitlines()) < 150
 
 
-def test_flags_in_the_table_of_translation_toolkits_exist(command: Callable[..., tuple[int, str, str]]) -> None:
+def test_flags_in_the_table_of_translation_toolkits_exist(command: Command) -> None:
     rows = re.findall(r"^\| [^|]+ \|([^|]+)\|", text_of("docs/reference/translation-features.md"), re.MULTILINE)
     flags = {flag for row in rows for flag in re.findall(r"--\w+", row)}
     assert len(flags) > 40

@@ -1,6 +1,5 @@
 """Attention hooks: one hook per layer at any nesting depth."""
 
-import dataclasses
 from contextlib import AbstractContextManager, ExitStack
 from itertools import permutations
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from regard import record
 from regard.attention import layer as attention_layer
 from regard.attention.interventions import intervene
-from regard.attention.layer import AttentionHook, AttentionLayer, explicit_weights
+from regard.attention.layer import AttentionHook, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 
 
@@ -25,23 +24,6 @@ def model() -> nn.ModuleDict:
 @pytest.fixture
 def states(generator: torch.Generator) -> Tensor:
     return torch.randn(2, 5, 12, generator=generator)
-
-
-def test_layer_stores_one_hook(model: nn.ModuleDict, states: Tensor) -> None:
-    layer = model["cross"]
-    before = dict(vars(layer))
-    assert isinstance(layer, AttentionLayer) and layer.hook is None
-    with record(model), intervene(model, "cross", heads=[1]), record(model, rows=[1]):
-        held = layer.hook
-        assert isinstance(held, AttentionHook) and len(held.changes) == 1
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            held.name = "other"
-        layer(states)
-        assert layer.hook is held
-        assert vars(layer).keys() - before.keys() <= {"hook"}
-    assert layer.hook is None
-    layer(states)
-    assert vars(layer) | {"hook": None} == before | {"hook": None}
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)

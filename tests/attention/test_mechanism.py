@@ -1,7 +1,6 @@
 """Scores and all other parts equal float64 loops of the papers' equations and keep the contracts of attention."""
 
 import copy
-import dataclasses
 import math
 import runpy
 import sys
@@ -15,7 +14,6 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
 from regard import intervene, record
-from regard.attention.interventions import temper
 from regard.attention.layer import Attention
 from regard.attention.masks import Window
 from regard.attention.mechanism import PARTS, Mechanism, custom_parts, list_parts
@@ -411,13 +409,6 @@ def test_groups_are_chosen_once_and_divide_the_heads() -> None:
         MultiHeadAttention(WIDTH, HEADS, mechanism="multi_query", groups=1)
 
 
-@pytest.mark.parametrize("part", ["sink", "differential", "softmax"])
-def test_a_mask_of_other_heads_is_refused(part: str) -> None:
-    states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 3, 5, 5, dtype=torch.bool)
-    with pytest.raises(InputError, match="has 3 heads: expected 2, or 1 for all"):
-        MultiHeadAttention(WIDTH, HEADS, mechanism=part)(states, mask=mask)
-
-
 def test_a_mask_may_differ_between_heads() -> None:
     torch.manual_seed(3)
     mask = torch.rand(2, HEADS, 6, 6) < 0.6
@@ -426,16 +417,6 @@ def test_a_mask_may_differ_between_heads() -> None:
     with record(layer) as records:
         layer(states, mask=mask)
     assert not records[""].weights[~mask].any()
-
-
-def test_only_a_softmax_has_a_temperature() -> None:
-    for text in ("sink", "differential", "linear", "entmax"):
-        layer = make_layer(text)
-        with pytest.raises(InputError, match="has no temperature: its weights are not a softmax of the scores"):
-            with temper(layer, "", 2.0):
-                pass
-    with temper(make_layer("alibi,forgetting"), "", 2.0):
-        pass
 
 
 def test_state_has_each_parameter_once() -> None:
@@ -486,11 +467,6 @@ def test_errors_of_a_custom_part_are_one_line() -> None:
     with pytest.raises(InputError, match="test_mechanism:Broken with no numbers cannot be built") as raised:
         make_layer("tests.attention.test_mechanism:Broken")
     assert "\n" not in str(raised.value)
-
-
-def test_sizes_are_plain_values() -> None:
-    sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
-    assert dataclasses.replace(sizes, heads=2).heads == 2
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "recent.py"

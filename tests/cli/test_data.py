@@ -1,12 +1,10 @@
 """`regard clean`."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import regard
+from tests.conftest import Command
 from tests.german import sentences
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 def test_a_corpus_is_cleaned(command: Command, german: regard.TranslationRun, tmp_path: Path) -> None:

@@ -2,11 +2,7 @@
 
 import csv
 import json
-import os
-import signal
 import socket
-import urllib.request
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +12,7 @@ import pytest
 import regard
 from regard.cli import main
 from regard.interpret.figures import FIGURE_KINDS
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.conftest import Command
 
 
 @pytest.fixture
@@ -25,22 +20,6 @@ def serves() -> None:
     """Skip the test without the extra serve."""
     pytest.importorskip("uvicorn")
     pytest.importorskip("starlette")
-
-
-@pytest.mark.usefixtures("serves")
-def test_server_answers_locally_and_ends_with_ctrl_c(trained: regard.AnswerRun) -> None:
-    from tests.server.running import showing
-
-    with showing(trained.folder) as (process, address):
-        assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(address, timeout=10) as page:
-            assert b"<title>Regard: explorer</title>" in page.read()
-        body = json.dumps({"input": "BCCCBAABACCCA"}).encode()
-        asked = urllib.request.Request(f"{address}api/attend", body, {"content-type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=10) as answer:
-            assert json.load(answer)["map"]["prediction"] == trained.attend("BCCCBAABACCCA").prediction
-        os.kill(process.pid, signal.SIGINT)
-        assert (process.wait(), process.err) == (130, "regard: interrupted\n")
 
 
 @pytest.mark.usefixtures("serves")
@@ -65,13 +44,6 @@ def test_run_without_attention_layers_is_not_compared(command: Command, tmp_path
         and "no attention layers" in err
         and "choose a model with matching layers" in err
     )
-
-
-@pytest.mark.usefixtures("serves")
-def test_help(command: Command) -> None:
-    for name in ("show", "examine", "prune"):
-        status, out, _ = command(name, "--help")
-        assert status == 0 and "--savepath" in out and "default" in out
 
 
 def test_examine_and_prune_by_command(command: Command, trained: regard.AnswerRun, tmp_path: Path) -> None:

@@ -4,16 +4,15 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import regard
+from tests.conftest import Command
 from tests.german import LINKS, sentences, write
 
-Command = Callable[..., tuple[int, str, str]]
 RUNS = ("RUN", "DATES", "GERMAN")
 """A run of signal2, a run of dates and a translator; words of the command lines below stand for their folders."""
 
@@ -89,6 +88,25 @@ PLAIN = [
     ("train counting --savepath file", "cannot write "),
     ("train dates --locales en,xx", "locale 'xx' is unknown"),
     ("train dates --model query", "model 'query' does not fit task dates: choose recurrent or transformer"),
+    ("train counting --model recurrent", "does not fit task counting: choose query or pooling"),
+    ("train dates --pos_enc", "pos_enc"),
+    ("train dates --locales en,en", "give one or more"),
+    ("train recall --max_len 4", "max_len 4 is out of range: choose from 5 to 10000"),
+    ("train counting --vocab_size 27", "vocab_size 27 is out of range: choose from 1 to 26"),
+    ("train counting --max_len 0", "max_len 0 is out of range: choose from 1 to 10000"),
+    ("train signal2 --hidden 0", "hidden 0 is out of range: choose from 1 to 65536"),
+    ("train signal2 --enc_layers -1", "enc_layers -1 is out of range: choose from 0 to 100"),
+    ("train induction --max_len 15 --vocab_size 20", "max_len 15 is out of range: choose from 16 to 28"),
+    ("train induction --repeated 1", "repeated 1 is out of range: choose from 2 to "),
+    ("train mqar --max_len 31", "max_len 31 is out of range: choose from 32"),
+    ("train mqar --pairs 33", "pairs 33 is out of range: choose from 1 to 32"),
+    ("train modular --modulus 1", "modulus 1 is out of range: choose from 2 to 1000"),
+    ("train modular --train_share 1", "train_share 1.0 of 3481 pairs is out of range"),
+    ("train selective-copy --max_len 15", "max_len 15 is out of range: choose from 16"),
+    ("train parity --test_len 9", "test_len 9 is out of range: choose from 10"),
+    ("train dyck --vocab_size 9", "vocab_size 9 is out of range: choose from 1 to 8"),
+    ("train dyck --depth 0", "depth 0 is out of range"),
+    ("train regression --dims 0", "dims 0 is out of range"),
     ("train dates --model", "flag --model has no value"),
     ("train recall --model recurrent", "does not fit task recall: choose query or pooling"),
     ("train reverse --context cell --query current", "query current does not fit context cell"),
@@ -96,7 +114,6 @@ PLAIN = [
     ("train translation", "translation needs training text: give --train"),
     ("train translation --train nowhere.tsv", "nowhere.tsv' does not exist"),
     ("train translation --preset huge", "preset 'huge' does not fit"),
-    ("train translation --tokenizer syllables", "tokenizer"),
     ("train translation --hub x", "hub needs the source and target columns: give --languages"),
     ("train translation --dropout 1", "dropout 1.0 is out of range"),
     # commands on runs
@@ -143,6 +160,10 @@ PLAIN = [
     ("card sink --cpus 2", "--cpus does not apply to --on here: leave it out, or give --on ray or slurm"),
     ("clean", "there is no name: name the corpus first, as in `regard clean train.de train.en`"),
     ("clean none.tsv", "does not exist"),
+    ("clean a.tsv --most_characters 0", "most_characters 0 is out of range"),
+    ("clean a.tsv --most_ratio 0.5", "most_ratio 0.5 is out of range: choose a finite number at least 1"),
+    ("clean a.tsv --scripts latin", "1 scripts: give two"),
+    ("clean a.tsv --scripts latin klingon", "script 'klingon' is unknown"),
     ("clean a.tsv --min_score 2", "--min_score has no effect without --runs"),
     ("clean a.tsv --min_score 2 --runs no", "min_score 2"),
     ("clean a.tsv --runs no", "no run 'no'"),
@@ -175,6 +196,8 @@ OF_A_RUN = [
     ("test RUN --hidden=7", "was trained with hidden 8, not 7: train another"),
     ("test RUN --model pooling", "was trained with model query, not pooling"),
     ("test RUN --sampels 3", "Unrecognized options: --sampels, 3"),
+    ("test RUN --signal AB", "signal 'AB' has 2 letters: give 1 letter or 3 letters, one for each signal"),
+    ("test DATES --sample_len 5", "dates have no adjustable length"),
     ("test DATES --signal A", "dates has no signals"),
     ("explain RUN --depth 3", "--depth has no effect without --why"),
     ("explain DATES --why", "is recurrent: its states are not sums of outputs"),
@@ -194,8 +217,12 @@ OF_A_RUN = [
 OF_A_TRANSLATOR = [
     # options of a search, before lines are read
     ("translate GERMAN --beam 0", "beam 0 is out of range: choose from 1 to 1000"),
+    ("translate GERMAN --beam 1001", "beam 1001 is out of range"),
+    ("translate GERMAN --beam 2 --n_best 0", "n_best 0 is out of range"),
+    ("translate GERMAN --beam 2 --temperature 1", "exclude each other"),
     ("translate GERMAN --beam 2 --n_best 3", "n_best 3 exceeds beam 2: lower n_best, or raise beam"),
     ("translate GERMAN --beam 1 --length_penalty nan", "length_penalty nan is out of range: choose from 0"),
+    ("translate GERMAN --beam 2 --length_penalty -1", "length_penalty -1.0 is out of range"),
     ("translate GERMAN --beam 1 --length_penalty 2", "--length_penalty 2 ranks answers"),
     ("translate GERMAN --temperature 1 --length_penalty 2", "--length_penalty 2 ranks answers"),
     ("translate GERMAN --temperature nan", "temperature nan is out of range: choose from 0.001 to 1000, or 0"),
@@ -204,9 +231,12 @@ OF_A_TRANSLATOR = [
     ("translate GERMAN --temperature 1 --top_k -1", "top_k -1 is out of range"),
     ("translate GERMAN --temperature 1 --top_p nan", "top_p nan is out of range"),
     ("translate GERMAN --temperature 1 --top_p 0", "top_p 0.0 is out of range: choose above 0 and at most 1"),
+    ("translate GERMAN --temperature 1 --seed -1", "seed -1 is out of range"),
+    ("translate GERMAN --top_k 3", "top_k, top_p and seed change sampling, but there is no temperature"),
     ("translate GERMAN --seed 3", "top_k, top_p and seed change sampling, but there is no temperature"),
     ("translate GERMAN --batchsize 0", "batchsize 0 is out of range"),
     ("translate GERMAN --min_length 5 --max_length 3", "min_length 5 exceeds max_length 3"),
+    ("translate GERMAN --min_length -1", "min_length -1 is out of range"),
     ("translate GERMAN --max_length 0", "max_length 0 is out of range"),
     ("translate GERMAN --no_repeat_ngram -1", "no_repeat_ngram -1 is out of range"),
     ("translate GERMAN --repetition_penalty 0", "repetition_penalty 0.0 is out of range: choose from 1 to 100"),
@@ -299,6 +329,12 @@ TRAINING = [
         "--valid valid.tsv --extra_valid other=valid.tsv --criterion loss/news",
         "names no text of --extra_valid: other; give a text with --extra_valid news=SOURCE,TARGET",
     ),
+    ("--vocab_size 4", "vocab_size 4 is out of range"),
+    ("--r_drop -1 --dropout 0.1", "r_drop -1.0 is out of range: choose from 0 to 1000"),
+    ("--r_drop 5 --dropout 0", "r_drop compares two passes with different dropout"),
+    ("--valid mine.py", "mine.py' has no pairs"),
+    ("--guide a.links --merge_dropout 0.1", "guide aligns tokens, which merge_dropout changes: leave out one"),
+    ("--guide a.links --guide_weight -1", "guide_weight -1.0 is out of range: choose from 0 to 1000"),
     ("--criterion loss/", "criterion 'loss/' is unknown"),
     ("--criterion chrf", "criterion chrf has no effect without --valid: leave criterion out, or give"),
     ("--train empty.tsv", "empty.tsv' has no pairs: 0 pairs; give another text"),
@@ -311,6 +347,15 @@ TRAINING = [
     ("--sharded", "sharded splits the model between processes: start training with torchrun"),
     ("--merge_dropout 0.1 --tokenizer words", "which the tokenizer words does not"),
     ("--merge_dropout 0.1 --tokenizer unigram", "use it with --tokenizer bpe"),
+    ("--tokenizer bp", "tokenizer 'bp' is unknown: choose bpe, "),
+    ("--tokenizer a.model,b.model", "tokenizer has 2 files: give one file, or with --no-joint SOURCE,TARGET"),
+    ("--tokenizer no.model", "no.model' does not exist"),
+    ("--tokenizer a.model --symbols '<a>'", "symbols applies to a vocabulary that is learned"),
+    ("--tokenizer a.model --normalize nfkc", "normalize applies to a vocabulary that is learned"),
+    ("--normalize nfd", "normalization 'nfd' is unknown: choose nfkc, quotes"),
+    ("--extra_valid a=b,c", "extra_valid adds to the validation text: also give --valid"),
+    ("--valid valid.tsv --extra_valid a=b,c a=d", "extra_valid gives two texts the same name"),
+    ("--valid valid.tsv --extra_valid a=b,c,d", "is not NAME=SOURCE,TARGET"),
     ("--patience 3", "patience 3 counts validations, but there is no validation text"),
     ("--guide_weight 0.05", "without --guide: leave guide_weight out, or give --guide"),
     ("--guide a.links --guide_weight 0", "guide_weight 0: leave guide out"),

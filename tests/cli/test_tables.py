@@ -1,7 +1,6 @@
 """Tables in the terminal: at every width, numbers are whole and nothing is left out."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.table import Table
 import regard
 from regard.cli import terminal
 from regard.result import Fitted
+from tests.conftest import Command
 
 NUMBERS = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?%?(?![\w.])")
 COMMANDS = [
@@ -38,7 +38,7 @@ def many_heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_print_whole_numbers(
-    words: list[str], many_heads: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    words: list[str], many_heads: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[Any] = []
 

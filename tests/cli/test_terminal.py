@@ -6,16 +6,16 @@ import pty
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import regard
-from regard.cli import main, terminal
+from regard.cli import terminal
 from regard.cli.parsing import parse
 from regard.errors import escape_controls
+from tests.conftest import Command
 
 REGARD = shlex.join([sys.executable, "-m", "regard"])
 
@@ -85,7 +85,7 @@ def test_control_characters_are_escaped(control: str) -> None:
 
 @pytest.mark.parametrize("control", ["\x1b[31m", "\x9b31m", "\u202e"])
 def test_names_and_inputs_are_escaped(
-    translator: regard.PairRun, tmp_path: Path, control: str, command: Callable[..., tuple[int, str, str]]
+    translator: regard.PairRun, tmp_path: Path, control: str, command: Command
 ) -> None:
     folder, text = tmp_path / f"e{control}v", f"3.{control} Mai"
     folder.symlink_to(translator.folder)
@@ -161,17 +161,3 @@ def test_an_answer_is_raw_in_a_pipe_and_escaped_on_a_terminal(monkeypatch: pytes
             terminal.answer_output().write("a\x1bb")
             sys.stdout.write("\x1b")
         assert stream.getvalue() == expected + r"\x1b"
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        ("--steps x", "--steps 'x' is not a whole number: give a whole number"),
-        ("--stepz 5", "Unrecognized options: --stepz, 5; Perhaps you meant: --steps INT"),
-        ("--steps", "Missing value for argument '--steps'"),
-    ],
-)
-def test_an_error_has_no_title(words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The parser draws borders on a terminal only; without borders, the title is a line of its own."""
-    assert main(["train", "counting", *words.split()]) == 2
-    assert capsys.readouterr().err.startswith(f"regard: {error}")

@@ -4,7 +4,6 @@ import io
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import regard
 from regard.decoding.controls import Controls
 from regard.viz.page import map_data
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import sentences, write
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def piped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+def piped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command with some bytes as standard input."""
 
     def call(content: bytes, *argv: Any) -> tuple[int, str, str]:
@@ -147,10 +144,6 @@ FLAGS = [
 ]
 
 
-def type_in(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-
-
 def test_train_test_translate(tmp_path: Path, command: Command) -> None:
     text = write(tmp_path)
     named = [word for name, files in text.items() for word in (f"--{name}", *files)]
@@ -213,22 +206,18 @@ def test_skipped_lines_are_reported(tmp_path: Path, command: Command) -> None:
     assert "288 pairs; left out: 1 with an empty side, 1 without a partner" in err
 
 
-def test_each_line_has_one_answer(
-    german: regard.TranslationRun, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_line_has_one_answer(german: regard.TranslationRun, piped: Command) -> None:
     lines = [b"Heute singt der alte Hahn.", b"", b"\xff", "Morgen läuft ☃.".encode(), b"x " * 5000]
-    type_in(monkeypatch, b"\n".join(lines))
-    status, out, err = command("translate", german.folder)
+    status, out, err = piped(b"\n".join(lines), "translate", german.folder)
     found = out.split("\n")
     assert status == 0 and len(found) == 6 and found[0].startswith("The ") and found[1] == "" and found[4] == ""
     assert "line 3 is not UTF-8" in err and "line 4 has tokens not seen in training: '☃'" in err
     assert "line 5 has" in err and "tokens, but at most 1024 are allowed" in err
 
 
-def test_scores(german: regard.TranslationRun, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores(german: regard.TranslationRun, piped: Command) -> None:
     source, target = sentences()[0]
-    type_in(monkeypatch, f"{source}\t{target}\nno tab\n{source}\tnonsense\n".encode())
-    status, out, err = command("score", german.folder)
+    status, out, err = piped(f"{source}\t{target}\nno tab\n{source}\tnonsense\n".encode(), "score", german.folder)
     rows = [[float(cell) for cell in line.split("\t")] for line in out.splitlines()]
     assert status == 0 and len(rows) == 3 and "line 2 has no tab" in err
     assert math.isnan(rows[1][0]) and rows[0][1] > rows[2][1]

@@ -1,14 +1,14 @@
 """`regard write`."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Command
 from tests.course.puzzles.planted_programs import IMPORTS
 from tests.course.puzzles.test_puzzle import solution
 
-Run = Callable[..., tuple[int, str, str]]
+Run = Command
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """The certificate reports differences, and conversions with large differences are refused."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from regard.convert.certificate import ForcedOutput, certify, largest_size, make
 from regard.convert.exchange import export
 from regard.data.batch import PairBatch, collate
 from regard.errors import InputError
+from tests.conftest import Command
 
 
 class Twin:
@@ -85,10 +85,7 @@ def test_the_limit_is_relative_to_the_largest_logit(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_if_outputs_differ(
-    german: regard.TranslationRun,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: Callable[..., tuple[int, str, str]],
+    german: regard.TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     pytest.importorskip("ctranslate2")
     from regard.convert import ctranslate2
@@ -99,9 +96,7 @@ def test_nothing_is_written_if_outputs_differ(
     assert status == 2 and "nothing was written" in err and list(tmp_path.iterdir()) == []
 
 
-def test_custom_sentences(
-    german: regard.TranslationRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_custom_sentences(german: regard.TranslationRun, tmp_path: Path, command: Command) -> None:
     pytest.importorskip("ctranslate2")
     (tmp_path / "text").write_text("Heute singt der alte Hund.\n\nOft springt der Wolf.\n", encoding="utf-8")
     status, out, _ = command("export", german.folder, "--output", tmp_path / "a", "--examples", tmp_path / "text")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import regard
 from regard.convert.certificate import read_certificate
 from regard.convert.exchange import export
 from regard.errors import InputError
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import sentences, write
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -63,7 +62,7 @@ def test_command_and_its_refusals(
     translator: regard.PairRun,
     trained: regard.AnswerRun,
     tmp_path: Path,
-    command: Callable[..., tuple[int, str, str]],
+    command: Command,
 ) -> None:
     status, out, _ = command("export", german.folder, "--output", tmp_path / "new")
     assert status == 0 and str(tmp_path / "new") in out and (tmp_path / "new" / "model.bin").is_file()

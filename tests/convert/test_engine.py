@@ -3,7 +3,6 @@
 import errno
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import torch
 import regard
 from regard.convert.certificate import read_certificate
 from regard.errors import InputError, MachineError
+from tests.conftest import Command
 from tests.german import sentences
 
 pytest.importorskip("ctranslate2")
-
-Command = Callable[..., tuple[int, str, str]]
 SOURCES = [source for source, _ in sentences()[:30]]
 
 
@@ -170,8 +168,6 @@ def test_auto_uses_regards_search_for_unsupported_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "ctranslate2", "temperature": 1.0}, "temperature 1 samples with Regard's seeds"),
-        ({"engine": "regard", "precision": "int8"}, "precision int8 needs CTranslate2"),
         ({"engine": "marian"}, "engine 'marian' is unknown: choose auto, regard, ctranslate2"),
         ({"engine": "ctranslate2", "precision": "int4"}, "precision 'int4' is unknown"),
         ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 samples"),

@@ -1,6 +1,5 @@
 """Exported Transformers load in Hugging Face's classes, and produce the same logits, weights and translations."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import regard
 from regard.convert.certificate import read_certificate
 from regard.convert.exchange import export
 from regard.errors import InputError
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import sentences, write
 
 transformers = pytest.importorskip("transformers")
@@ -67,8 +66,6 @@ def test_unsupported_models_are_refused(tmp_path: Path, flags: dict[str, Any], m
     assert not (tmp_path / "out").exists()
 
 
-def test_license_is_required(
-    marian: regard.TranslationRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_license_is_required(marian: regard.TranslationRun, tmp_path: Path, command: Command) -> None:
     status, _, err = command("export", marian.folder, "--to", "huggingface", "--output", tmp_path / "out")
     assert status == 2 and "give --license" in err and not (tmp_path / "out").exists()

@@ -4,7 +4,6 @@ features of a run.
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from regard.convert.certificate import Certificate, read_certificate
 from regard.convert.exchange import export, import_model
 from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.errors import InputError
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import sentences, write
 from tests.marian import write_marian
 
@@ -203,7 +202,7 @@ class Trap:
 
 
 def test_nothing_is_written_if_outputs_differ(
-    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     original = huggingface.permute_width
     monkeypatch.setattr(huggingface, "permute_width", lambda *inputs: original(*inputs) * 1.01)
@@ -213,7 +212,7 @@ def test_nothing_is_written_if_outputs_differ(
     assert status == 2 and "nothing was written" in err and not list((tmp_path / "models").glob("*"))
 
 
-def test_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_command(theirs: Path, tmp_path: Path, command: Command) -> None:
     flags = ("--savepath", tmp_path / "models", "--name", "de-en")
     status, _, err = command("import", theirs, *flags)
     assert status == 2 and "give sentences with --examples" in err

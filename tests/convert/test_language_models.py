@@ -14,12 +14,12 @@ import regard
 from regard.convert.certificate import Certificate, read_certificate
 from regard.convert.exchange import export, import_model
 from regard.errors import InputError
+from tests.conftest import Command
 from tests.language_models import SENTENCE, write_model
 
 transformers = pytest.importorskip("transformers")
 PROMPTS = ["The quick", "jumps over\n\n", "grüße <|endoftext|> at 27", "\ttwo  blanks "]
 TRAIN = {"hidden": 24, "heads": 3, "inner": 40, "steps": 3, "max_len": 48, "progress": False}
-Command = Callable[..., tuple[int, str, str]]
 
 
 def load(folder: Path, place: Path, **options: Any) -> Any:

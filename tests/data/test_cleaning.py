@@ -90,20 +90,6 @@ def test_existing_folders_are_refused_and_failures_leave_nothing(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tsv", "there"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        ({"most_characters": 0}, "most_characters 0 is out of range"),
-        ({"most_ratio": 0.5}, "most_ratio 0.5 is out of range: choose a finite number at least 1"),
-        ({"scripts": ("latin",)}, "1 scripts: give two"),
-        ({"scripts": ("latin", "klingon")}, "script 'klingon' is unknown"),
-    ],
-)
-def test_invalid_rules_are_refused(flags: dict[str, object], told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        CleaningRules(**flags)  # type: ignore[arg-type]
-
-
 def test_scripts_are_the_most_frequent_ones() -> None:
     assert common_scripts([("Ein Hund", "Собака"), ("Zwei", "Две Cat")]) == ("latin", "cyrillic")
     assert common_scripts([("1 2 3", "犬が走る")]) == ("any", "cjk")

@@ -114,12 +114,6 @@ def test_any_flipped_bit_of_a_corpus_is_detected(tmp_path_factory: pytest.TempPa
     check()
 
 
-def test_a_corpus_under_another_name_is_refused(corpus: Corpus, tmp_path: Path) -> None:
-    corpus.folder.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match="moved/corpus.json' is damaged: it is corpus, under another name"):
-        open_corpus(tmp_path / "moved")
-
-
 def test_the_index_counts_unknown_tokens(tmp_path: Path) -> None:
     pairs = [("ai zz", "aj"), ("zz", "ak zz zz")]
     corpus = build_corpus(tmp_path / "corpus", PairList(pairs), (SUBWORDS, SUBWORDS), max_len=9)

@@ -2,7 +2,7 @@
 
 import gzip
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from regard.data import datasets
 from regard.data.datasets import DataSet, fetch
 from regard.errors import InputError, MachineError
+from tests.conftest import Command
 from tests.data.file_server import FileServer, run_server
 
 LANGUAGES = {"de": b"eins", "en": b"one", "fr": b"un", "cs": b"jedna"}
@@ -88,7 +89,7 @@ def test_links_are_refused(server: FileServer, tmp_path: Path) -> None:
     assert not other.exists()
 
 
-def test_the_command(server: FileServer, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_the_command(server: FileServer, tmp_path: Path, command: Command) -> None:
     status, out, _ = command("data", "multi30k", "--languages", "fr", "en", "--savepath", tmp_path)
     folder = tmp_path / "multi30k"
     assert status == 0 and f"--train {folder}/train.fr.gz {folder}/train.en.gz --valid {folder}/val.fr.gz" in out

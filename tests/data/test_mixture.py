@@ -20,10 +20,9 @@ from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.runs.loading import load_translator
 from regard.tasks.translation import TranslationTaskConfig
+from tests.conftest import Command
 from tests.data.pair_list import PairList
 from tests.german import sentences, write
-
-Command = Callable[..., tuple[int, str, str]]
 
 SIZES = (700, 90, 13)
 WORDS = [f"{corpus}{number:04d}" for corpus, size in enumerate(SIZES) for number in range(size)]

@@ -1,6 +1,5 @@
 """Vocabularies from files of the user: SentencePiece models, vocabularies of runs, lists of words."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from regard.tasks.translation import TranslationTaskConfig
 from tests.conftest import TINY
 from tests.german import sentences, write
 
-Command = Callable[..., tuple[int, str, str]]
 FLAGS: dict[str, Any] = {**TINY, "hidden": 8, "inner": 8, "steps": 2, "validate_every": 2, "progress": False}
 TEXT = [side for pair in sentences()[:60] for side in pair]
 
@@ -108,28 +106,5 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes, me
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"tokenizer": "bp"}, "tokenizer 'bp' is unknown: choose bpe, .* or a file, such as bpe.model"),
-        ({"tokenizer": "a.model,b.model"}, "tokenizer has 2 files: give one file, or with --no-joint SOURCE,TARGET"),
-        ({"tokenizer": "a.model", "symbols": ("<a>",)}, "symbols applies to a vocabulary that is learned"),
-        ({"tokenizer": "a.model", "normalize": ("nfkc",)}, "normalize applies to a vocabulary that is learned"),
-        ({"normalize": ("nfd",)}, "normalization 'nfd' is unknown: choose nfkc, quotes"),
-        ({"extra_valid": ("a=b,c",)}, "extra_valid adds to the validation text: also give --valid"),
-        ({"valid": ("v",), "extra_valid": ("a=b,c", "a=d")}, "extra_valid gives two texts the same name"),
-        ({"valid": ("v",), "extra_valid": ("a=b,c,d",)}, "is not NAME=SOURCE,TARGET"),
-    ],
-)
-def test_flags_that_do_not_fit_are_refused(flags: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        TranslationTaskConfig(**flags)
+def test_normalizations_are_separated_by_commas() -> None:
     assert TranslationTaskConfig(normalize=("nfkc,quotes",)).normalize == ("nfkc", "quotes")
-
-
-def test_missing_file_is_refused_before_training(tmp_path: Path, command: Command) -> None:
-    text = write(tmp_path)["train"]
-    status, _, err = command(
-        *("train", "translation", "--train", *text, "--tokenizer", tmp_path / "no.model"), "--savepath", tmp_path
-    )
-    assert status == 2 and err.count("\n") == 1 and "no.model' does not exist" in err

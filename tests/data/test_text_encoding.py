@@ -3,7 +3,6 @@ lines."""
 
 import gzip
 import subprocess
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ import regard
 from regard.data import parallel
 from regard.data.parallel import ParallelText, check_files, detect_encoding, scan_text
 from regard.errors import InputError
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import LINKS, sentences
 
-Command = Callable[..., tuple[int, str, str]]
 TEXT = "".join(f"{source}\n" for source, _ in sentences()[:150])
 ENCODED = {
     "UTF-16": TEXT.encode("utf-16"),

@@ -192,31 +192,6 @@ def test_finished_sources_take_no_more_steps(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(rows) == sum(min(len(each.tokens) + 1, 10) for each in alone)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"width": 0}, "width 0 is out of range"),
-        ({"width": 2, "n_best": 3}, "n_best 3 exceeds beam 2: lower n_best, or raise beam"),
-        ({"width": 2, "alpha": -1.0}, "alpha -1.0 is out of range"),
-        ({"width": 2, "alpha": 1e30}, "alpha 1e\\+30 is out of range: choose from 0 to 10"),
-        ({"width": 2, "alpha": float("nan")}, "alpha nan is out of range"),
-    ],
-)
-def test_invalid_numbers_are_refused(options: dict[str, Any], message: str) -> None:
-    source = collate([[4]])
-    with pytest.raises(InputError, match=message):
-        beam_search(make(0), source, source != 0, max_len=3, **options)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1e-320, 1e308, float("nan")])
-def test_invalid_temperature_is_refused(temperature: float) -> None:
-    source = collate([[4]])
-    with pytest.raises(
-        InputError, match="temperature .* is out of range: choose from 0.001 to 1000, or 0 for a search"
-    ):
-        sample(make(0), source, source != 0, max_len=3, temperature=temperature, seeds=[0])
-
-
 @pytest.mark.parametrize("scored", [True, False])
 def test_probabilities_that_are_not_finite_at_a_later_step_are_an_error(scored: bool) -> None:
     model, source = make(0), collate([[4]])

@@ -12,6 +12,7 @@ import torch
 
 import regard
 from regard.errors import InputError
+from tests.conftest import Command
 from tests.external.conftest import TEXTS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -57,9 +58,7 @@ def test_models_with_different_heads_are_compared_without_heads(model_of: Callab
     assert comparison.summary() in str(comparison)
 
 
-def test_two_folders_on_the_command_line(
-    folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_two_folders_on_the_command_line(folders: Callable[[str], Path], tmp_path: Path, command: Command) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     both = folders("llama"), folders("gpt2")
     status, printed, _ = command("compare", *both, "--examples", tmp_path / "texts.txt", "--json", tmp_path / "a.json")
@@ -77,9 +76,7 @@ def test_two_folders_on_the_command_line(
     assert (status, "give --examples FILE" in error) == (2, True)
 
 
-def test_single_model_is_not_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_single_model_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "before").mkdir()
     way = "compare models with two folders, as in `regard compare before after --examples FILE`"
@@ -111,9 +108,7 @@ def test_comparison_shows_maps_and_roles_of_both_models(
     assert [(each["name"], each["map"]["input"]) for each in data["beside"]] == [(other.name, text) for text in texts]
 
 
-def test_two_folders_on_one_page(
-    folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_two_folders_on_one_page(folders: Callable[[str], Path], tmp_path: Path, command: Command) -> None:
     page = tmp_path / "both.html"
     asked = ("look", folders("llama"), "--compare-with", folders("gptj"), "--text", TEXTS[0])
     assert command(*asked, "--plot", page)[0] == 0 and '"beside": [{"name": "gptj"' in page.read_text()

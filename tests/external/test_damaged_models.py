@@ -12,9 +12,8 @@ import pytest
 
 import regard
 from regard.errors import InputError
+from tests.conftest import Command
 from tests.test_libraries import PANICS
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
+from tests.external.test_token_labels import NumberTokenizer
 
 transformers = pytest.importorskip("transformers", reason="needs the extra peers")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -57,20 +58,6 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-class WordTokenizer:
-    """A tokenizer whose token 7 is `w7`."""
-
-    all_special_tokens: tuple[str, ...] = ()
-
-    def get_vocab(self) -> dict[str, int]:
-        """Return all tokens."""
-        return {f"w{token}": token for token in range(99)}
-
-    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        """Return the token of each number."""
-        return [f"w{token}" for token in ids]
-
-
 def build(name: str, implementation: str = "sdpa") -> Any:
     """Build a small model with fixed random weights."""
     kind, more = MODELS[name]
@@ -93,7 +80,7 @@ def check(name: str, records: regard.Records, sequences: Tensor, padded: int = 0
     with torch.no_grad():
         expected = build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
     assert len(records) == len(expected)
-    labels = ["<pad>" if not step else f"w{token}" for token, step in zip(read[0].tolist(), there[0], strict=True)]
+    labels = ["<pad>" if not step else str(token) for token, step in zip(read[0].tolist(), there[0], strict=True)]
     for record, weights in zip(records.values(), expected, strict=True):
         assert record.weights.shape == weights.shape
         sees = there[:, None, :, None]
@@ -114,7 +101,7 @@ QUICK = [("full", "guidance"), ("full", "lookup"), ("window", "static"), ("windo
 )
 def test_generated_rows_have_columns_and_labels(name: str, way: str) -> None:
     model, prompt = build(name), PROMPT if way == "beams" else PROMPT[:1]
-    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=NumberTokenizer()) as records:
         sequences = model.generate(prompt, attention_mask=torch.ones_like(prompt), **STEPS, **WAYS[way])
     check(name, records, sequences)
 
@@ -123,7 +110,7 @@ def test_generated_rows_have_columns_and_labels(name: str, way: str) -> None:
 def test_padding_keeps_its_label(way: str) -> None:
     model, there = build("window"), torch.ones_like(PROMPT)
     there[0, :3] = 0
-    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=NumberTokenizer()) as records:
         sequences = model.generate(PROMPT, attention_mask=there, **STEPS, **WAYS[way])
     check("window", records, sequences, padded=3)
 
@@ -132,7 +119,7 @@ def test_rejected_drafts_of_an_assistant_leave_no_rows() -> None:
     model, helper = build("window"), build("window")
     for parameter in helper.parameters():
         parameter.data += 0.02 * torch.randn_like(parameter)
-    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=NumberTokenizer()) as records:
         sequences = model.generate(PROMPT[:1], attention_mask=torch.ones(1, 9), assistant_model=helper, **STEPS)
     check("window", records, sequences)
 
@@ -145,7 +132,7 @@ def test_generation_continues_a_given_cache(kind: str) -> None:
         "static": lambda: transformers.StaticCache(config=model.config, max_cache_len=40),
     }
     cache, ids = make[kind](), PROMPT[:1]
-    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=NumberTokenizer()) as records:
         model(ids[:, :6], past_key_values=cache)
         sequences = model.generate(ids, attention_mask=torch.ones_like(ids), past_key_values=cache, **STEPS)
     check("window", records, sequences)
@@ -153,14 +140,14 @@ def test_generation_continues_a_given_cache(kind: str) -> None:
 
 def test_encoder_input_is_new_while_the_decoder_continues(small: Any) -> None:
     model, source = small.build(small.known["bart"]), torch.arange(5, 14)[None]
-    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=NumberTokenizer()) as records:
         first = model(source, decoder_input_ids=torch.tensor([[1, 9, 8]]), use_cache=True)
         model(source, decoder_input_ids=torch.tensor([[7]]), past_key_values=first.past_key_values)
     encoder = records["model.encoder.layers.0.self_attn"]
     assert encoder.weights.shape == (1, 4, 9, 9)
     decoder = records["model.decoder.layers.0.self_attn"]
     written, read = decoder.labels_of(0)
-    assert written is not None and list(written)[:3] == ["w9", "w8", "w7"] and read == ["w1", "w9", "w8", "w7"]
+    assert written is not None and list(written)[:3] == ["9", "8", "7"] and read == ["1", "9", "8", "7"]
     assert records["model.decoder.layers.0.encoder_attn"].weights.shape == (1, 4, 4, 9)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
+from tests.external.test_token_labels import NumberTokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -244,14 +245,7 @@ def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) ->
     model, inputs = small.build(known), small.make_inputs(known)
     inputs["decoder_input_ids"] = torch.arange(20, 38).view(2, 9)
 
-    class Numbers:
-        def get_vocab(self) -> dict[str, int]:
-            return {str(each): each for each in range(60)}
-
-        def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-            return [str(each) for each in ids]
-
-    output, records = run(model, inputs, tokenizer=Numbers())
+    output, records = run(model, inputs, tokenizer=NumberTokenizer())
     source = [str(each) for each in inputs["input_ids"][1].tolist()[:6]] + ["<pad>"] * 3
     read = [str(each) for each in range(29, 38)]
     target = [*read[1:], str(int(output.logits[1, -1].argmax()))]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
@@ -80,72 +79,32 @@ def test_weight_is_set_in_the_step_of_its_query(small: Any, name: str) -> None:
     assert (weights[:, 1, first, 0] - 0.9).abs().min() > 1e-3 and (weights[:, 0, first + 1, 0] - 0.9).abs().min() > 0
 
 
-class MixedModel(nn.Module):
-    """Attention with PyTorch's function, with PyTorch's layer, and with a separate softmax."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.MultiheadAttention(12, 3, bias=True, add_bias_kv=True, add_zero_attn=True)
-        self.fused, self.by_hand = SDPAAttention(), SoftmaxAttention()
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Return (T, B, 12)."""
-        context, _ = self.layer(states, states, states, need_weights=False)
-        return self.by_hand(self.fused(context.transpose(0, 1)))
-
-
-class SDPAAttention(nn.Module):
-    def forward(self, states: Tensor) -> Tensor:
-        split = states.unflatten(-1, (3, -1)).transpose(1, 2)
-        return F.scaled_dot_product_attention(split, split, split, is_causal=True).transpose(1, 2).flatten(2)
-
-
-class SoftmaxAttention(nn.Module):
-    def forward(self, states: Tensor) -> Tensor:
-        split = states.unflatten(-1, (3, -1)).transpose(1, 2)
-        weights = (split @ split.transpose(-2, -1)).softmax(-1)
-        return (weights @ split).transpose(1, 2).flatten(2)
-
-
-@pytest.mark.parametrize("layer", ["layer", "fused", "by_hand"])
-def test_intervention_in_a_custom_model(layer: str) -> None:
+def test_head_of_a_pytorch_layer_with_additional_keys_is_off() -> None:
     torch.manual_seed(0)
-    model, states = MixedModel().eval(), torch.randn(5, 2, 12)
-    plain = model(states)
-
-    def without(module: nn.Module, inputs: Any, output: Any) -> Any:
-        context = output.unflatten(-1, (3, -1)) * torch.tensor([1.0, 0.0, 1.0]).unsqueeze(-1)
-        return context.flatten(-2)
-
-    with regard.intervene(model, layer, heads=[1]):
-        found = model(states)
-    if layer == "layer":
-        reference = copy.deepcopy(model)
-        with torch.no_grad():
-            reference.layer.out_proj.weight[:, 4:8] = 0
-        expected = reference(states)
-    else:
-        handle = model.get_submodule(layer).register_forward_hook(without)
-        expected = model(states)
-        handle.remove()
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
-    assert (found - plain).abs().max() > 1e-4
-    with regard.intervene(model, layer, heads=[0, 1, 2], to="uniform"):
-        assert model(states).isfinite().all()
+    layer = nn.MultiheadAttention(12, 3, bias=True, add_bias_kv=True, add_zero_attn=True).eval()
+    reference, states = copy.deepcopy(layer), torch.randn(5, 2, 12)
+    with regard.intervene(layer, "", heads=[1]):
+        found = layer(states, states, states, need_weights=False)[0]
+    with torch.no_grad():
+        reference.out_proj.weight[:, 4:8] = 0
+    torch.testing.assert_close(found, reference(states, states, states)[0], atol=1e-6, rtol=1e-5)
+    assert (found - layer(states, states, states)[0]).abs().max() > 1e-4
+    with regard.intervene(layer, "", heads=[0, 1, 2], to="uniform"):
+        assert layer(states, states, states)[0].isfinite().all()
     found.sum().backward()
 
 
 def test_invalid_interventions_are_refused() -> None:
-    model, states = MixedModel().eval(), torch.randn(5, 2, 12)
-    with pytest.raises(InputError, match="layer 'fuse' is unknown"), regard.intervene(model, "fuse"):
+    model, states = nn.TransformerEncoderLayer(12, 3, 16).eval(), torch.randn(5, 2, 12)
+    with pytest.raises(InputError, match="layer 'self_att' is unknown"), regard.intervene(model, "self_att"):
         pass
-    with pytest.raises(InputError, match="head 3 is out of range"), regard.intervene(model, "fused", heads=[3]):
+    with pytest.raises(InputError, match="head 3 is out of range"), regard.intervene(model, "self_attn", heads=[3]):
         model(states)
     with pytest.raises(InputError, match="query 9 is out of range"):
-        with regard.intervene(model, "fused", to=0.5, query=9, key=0):
+        with regard.intervene(model, "self_attn", to=0.5, query=9, key=0):
             model(states)
-    with pytest.warns(UserWarning, match=r"computed no attention in layer.out_proj, so nothing was changed"):
-        with regard.intervene(model, "layer.out_proj"):
+    with pytest.warns(UserWarning, match=r"computed no attention in self_attn.out_proj, so nothing was changed"):
+        with regard.intervene(model, "self_attn.out_proj"):
             model(states)
 
 

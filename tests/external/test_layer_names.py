@@ -148,12 +148,16 @@ def test_repeated_calls(states: Tensor, layer: str, shared: int) -> None:
         model(states)
 
 
-def test_a_shorter_pass_drops_the_calls_of_a_longer_one(states: Tensor) -> None:
-    model = Loop(EncoderLayer(8, 2, 16))
+@pytest.mark.parametrize("kind", [EncoderLayer, nn.TransformerEncoderLayer])
+def test_a_shorter_pass_drops_the_calls_of_a_longer_one(states: Tensor, kind: Any) -> None:
+    layer = kind(8, 2, 16)
+    model = nn.Sequential(Loop(layer), layer)
     with regard.record(model) as records:
         model(states)
-        model.layers[0](states)
-    assert list(records) == ["layers.0.self_attention"]
+        assert len(records) == 5
+        model[1](states[:, :3])
+    [record] = records.values()
+    assert record.weights.shape[-2:] == (3, 3)
 
 
 def test_shared_regard_layers_have_the_name_of_their_part(states: Tensor) -> None:

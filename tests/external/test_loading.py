@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import regard
 from regard.errors import InputError
 from regard.interpret.importance import importance_by_layer
+from tests.conftest import Command
 from tests.external.conftest import TEXTS
 from tests.external.test_intervention import without_head
 
@@ -333,7 +334,7 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
 
 
 def test_folder_without_tokenizer_and_speech_model_are_refused(
-    folders: Callable[[str], Path], tmp_path: Path, tokenizer: Any, command: Callable[..., tuple[int, str, str]]
+    folders: Callable[[str], Path], tmp_path: Path, tokenizer: Any, command: Command
 ) -> None:
     for name in ("llama", "gpt2"):  # transformers fails on the first, and makes up an empty tokenizer for the second
         shutil.copytree(folders(name), tmp_path / name, ignore=shutil.ignore_patterns("tokenizer*"))
@@ -364,9 +365,7 @@ def test_name_that_cannot_be_fetched_is_refused_at_once(
         regard.look("my model")
 
 
-def test_hub_is_not_contacted_without_download(
-    monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_hub_is_not_contacted_without_download(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     pytest.importorskip("transformers", reason="names are fetched with the extra hub")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     with no_connections() as tried:
@@ -444,9 +443,7 @@ def test_explorer_works_as_for_runs(model_of: Build, tokenizer: Any) -> None:
         assert client.post("/api/attend", json={"input": ""}).status_code == 422
 
 
-def test_look_without_a_browser(
-    folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_look_without_a_browser(folders: Callable[[str], Path], tmp_path: Path, command: Command) -> None:
     json_file, page = tmp_path / "weights.json", tmp_path / "page.html"
     status, printed, _ = command(
         *("look", folders("llama"), "--text", TEXTS[0], "--generate", "3", "--layers", "1", "--heads", "2,0"),
@@ -461,30 +458,16 @@ def test_look_without_a_browser(
     assert command("look", folders("llama"), "--text", TEXTS[0], *named, "--json", json_file)[0] == 0
     names = [layer["name"] for layer in json.loads(json_file.read_text())["layers"]]
     assert names == ["model.layers.1.self_attn", "model.layers.0.self_attn"]
+    drawn = ("--text", "a", "--plot", page)
     for words, said in {
         ("--plot", page): "--plot needs an input: give --text or --image",
-        ("--text", "a", "--plot", page, "--heads", "7"): "head of model.layers.0.self_attn 7 is out of range",
-        (
-            "--text",
-            "a",
-            "--plot",
-            page,
-            "--layers",
-            "x",
-        ): "layers 'x' is unknown: choose model.layers.0.self_attn, model.layers.1.self_attn or 0 to 1",
-        (
-            "--text",
-            "a",
-            "--plot",
-            page,
-            "--layers",
-            "model.layers.1.self_atn",
-        ): "did you mean model.layers.1.self_attn?",
+        (*drawn, "--heads", "7"): "head of model.layers.0.self_attn 7 is out of range",
+        (*drawn, "--layers", "x"): "choose model.layers.0.self_attn, model.layers.1.self_attn or 0 to 1",
+        (*drawn, "--layers", "model.layers.1.self_atn"): "did you mean model.layers.1.self_attn?",
+        (*drawn, "--target", ""): "target is empty: type a target, or leave it out",
+        (*drawn, "--generate", "-1"): "generate -1 is out of range",
         ("--text", "a", "--plot", "x.txt"): "has no known extension",
         ("--target", "a"): "--target needs a source",
-        ("--text", "a", "--target", "", "--plot", page): "target is empty: type a target, or leave it out",
-        ("--text", "||| A dog", "--plot", page): "target 'A dog' has no source",
-        ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",
     }.items():
         status, _, error = command("look", folders("llama"), *words)
         assert (status, said in error) == (2, True), error

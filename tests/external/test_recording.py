@@ -1,7 +1,6 @@
 """Recordings of external models: the mechanisms, layers without a record, steps, and freed records."""
 
 import gc
-import inspect
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -14,60 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.activations import weights as recording
 from regard.activations.capture_session import CaptureSession
-from regard.activations.forward_tracker import ForwardTracker
-from regard.activations.torch_calls import without_modes
 from regard.attention.blocks import EncoderLayer
-from regard.attention.multihead import MultiHeadAttention
 from regard.attention.records import Recorder
 from regard.external.layer_maps import record_long
-
-
-def installed(model: nn.Module, modules: str | None = None) -> set[str]:
-    """Return the names of the mechanisms that recording installs for a model."""
-    session = CaptureSession(Recorder(), ForwardTracker(model), None, modules=modules)
-    return {
-        str(mechanism.__name__).rpartition(".")[2] for mechanism in recording.MECHANISMS if mechanism.applies(session)
-    }
-
-
-def test_table_names_every_mechanism() -> None:
-    for mechanism in recording.MECHANISMS:
-        assert str(mechanism.__name__).rpartition(".")[2] in (recording.__doc__ or "")
-        for function in (mechanism.applies, mechanism.capture):
-            assert list(inspect.signature(function).parameters) == ["session"]
-
-
-def test_mechanisms_of_modules() -> None:
-    assert installed(MultiHeadAttention(8, 2)) == set()
-    assert installed(nn.MultiheadAttention(8, 2)) == {"torch_calls"}
-    assert installed(nn.Sequential(nn.Linear(8, 8), nn.Dropout()), modules="1") == {"named_modules"}
-
-
-@pytest.mark.parametrize(
-    ("name", "mechanisms"),
-    [
-        ("llama", {"transformers_attention", "generation"}),
-        ("longformer", {"output_attentions", "torch_calls", "generation"}),
-        ("clip", {"transformers_attention", "generation"}),
-    ],
-)
-def test_mechanisms_of_transformers_models(small: Any, name: str, mechanisms: set[str]) -> None:
-    assert installed(small.build(small.known[name])) == mechanisms
-
-
-def test_functions_run_without_modes() -> None:
-    calls = []
-
-    class Mode(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            calls.append(function)
-            return function(*args, **(kwargs or {}))
-
-    with Mode(), Mode():
-        result = without_modes(lambda: torch.zeros(1).add(1))
-    assert calls == [without_modes] * 2 and result.tolist() == [1]
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ class NumberTokenizer:
     pad_token_id = 0
 
     def get_vocab(self) -> dict[str, int]:
-        return {str(each): each for each in range(60)}
+        return {str(each): each for each in range(99)}
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
         return [str(each) for each in ids]

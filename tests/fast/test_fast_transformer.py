@@ -215,10 +215,3 @@ def test_search_uses_the_current_parameters() -> None:
     with torch.no_grad():
         layer.feed_forward.outer.weight.mul_(-3)
     assert greedy_search(model, source, source != PAD, max_len=9) != before
-
-
-def test_last_rows_replace_removed_ones() -> None:
-    assert compact_rows([True, False, True, False, True, True]) == [0, 4, 2, 5]
-    assert compact_rows([False, False]) == []
-    assert compact_rows([True, True]) == [0, 1]
-    assert compact_rows([False, True, False]) == [1]

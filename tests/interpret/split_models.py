@@ -15,7 +15,6 @@ from torch import Tensor
 
 Edge = tuple[str, str]
 Sent = dict[str, Tensor]
-Forward = Callable[["Edges", Tensor], Tensor]
 
 
 class Edges:

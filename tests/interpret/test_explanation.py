@@ -3,7 +3,6 @@
 import base64
 import json
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from regard.attention.multihead import MultiHeadAttention
 from regard.interpret import explanation
 from regard.interpret.explanation import Explanation
 from regard.viz.page import map_data
+from tests.conftest import Command
 from tests.german import write
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -162,9 +162,7 @@ def test_refuses_unknown_heads_layers_and_steps(trained: regard.AnswerRun, tmp_p
         run.explain()
 
 
-def test_explain_command(
-    command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun, tmp_path: Path
-) -> None:
+def test_explain_command(command: Command, trained: regard.AnswerRun, tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     status, out, err = command("explain", trained.folder, "--head", "1", "--output", "2", "--json", file)
     assert (status, err) == (0, "")

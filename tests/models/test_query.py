@@ -10,7 +10,6 @@ from torch import Tensor
 
 from regard import record
 from regard.attention.positions import LearnedPositions
-from regard.errors import InputError
 from regard.models.query import QueryModel, QueryModelConfig
 
 CONFIGS = {
@@ -146,21 +145,6 @@ def test_a_model_starts_from_glorots_distribution_and_zero() -> None:
     assert not model.queries.any() and not model.rest.any() and not model.positions.weight.any()
     assert model.embedding.weight.abs().max().item() <= math.sqrt(6 / (5 + 210))  # Glorot's bound
     assert all((value == 0).all() for name, value in model.named_parameters() if name.endswith("bias"))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"hidden": 0}, "hidden 0 is out of range: choose from 1 to 65536"),
-        ({"enc_layers": -1}, "enc_layers -1 is out of range: choose from 0 to 100"),
-        ({"heads": 0}, "heads 0 is out of range: choose from 1 to 65536"),
-        ({"heads": 5, "multihead": True}, "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
-    ],
-)
-def test_values_out_of_range_are_refused(values: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError) as raised:
-        QueryModelConfig(**values)  # type: ignore[arg-type]
-    assert str(raised.value) == message
 
 
 def test_without_normalization_layers_only_add(generator: torch.Generator) -> None:

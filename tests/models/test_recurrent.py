@@ -96,8 +96,6 @@ def test_an_odd_width_is_refused() -> None:
 
 
 E, D, M = 3, 5, 7
-TWO_WIDTHS = ("general", "concat", "additive")
-"""Scores for queries and keys of different widths."""
 PLACES: list[dict[str, Any]] = [
     {"context": "cell", "query": "previous"},
     {"context": "output", "query": "current"},
@@ -181,24 +179,6 @@ def test_without_attention_equals_its_equations(cell: str) -> None:
     decoder, memory = make_decoder(cell, None)
     embedded = torch.randn(2, 6, E, dtype=torch.float64)
     torch.testing.assert_close(decoder(embedded, memory), by_hand(decoder, embedded, memory, {}), atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"context": "cell", "query": "current"}, "query current does not fit context cell"),
-        ({"context": "both", "query": "current"}, "query current does not fit context both"),
-        ({"context": "cell", "query": "previous", "input_feeding": True}, "input_feeding needs attention"),
-    ],
-)
-def test_conflicting_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make_decoder("lstm", "general", **options)
-
-
-def test_input_feeding_needs_attention() -> None:
-    with pytest.raises(InputError, match="input_feeding needs attention with context output"):
-        make_decoder("lstm", None, input_feeding=True)
 
 
 VARIANTS: list[dict[str, Any]] = [

@@ -1,7 +1,6 @@
 """Kept models of a training run, and their mean."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from regard.errors import InputError
 from regard.io import list_steps
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import write
 
-Command = Callable[..., tuple[int, str, str]]
 FLAGS: dict[str, Any] = {**TINY, "hidden": 16, "inner": 16, "validate_every": 3, "progress": False}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,11 +12,10 @@ import regard
 from regard.errors import InputError
 from regard.evaluation.bleu import quality
 from regard.training.checkpoint import Progress
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import sentences, write
 from tests.toy_corpora import write_toy_corpus
 
-Command = Callable[..., tuple[int, str, str]]
 SMALL: dict[str, Any] = {**TINY, "hidden": 8, "inner": 8, "average": 0.0}
 CHINESE = dict(zip("abcdefgh", "天地人日月水火木", strict=True))
 

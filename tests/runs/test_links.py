@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import regard
 from regard.errors import InputError, MachineError
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.run_folder import RunFolder
+from tests.conftest import Command
 
 TINY: dict[str, Any] = {"hidden": 4, "batchsize": 2, "progress": False}
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

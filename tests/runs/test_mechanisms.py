@@ -317,14 +317,9 @@ class TestCustomParts:
 @pytest.mark.parametrize(
     ("task", "flags", "message"),
     [
-        ("induction", "--attention alibi,t5", "alibi and t5 are both for the slot position"),
         ("induction", "--attention windwo", "did you mean window?"),
-        ("induction", "--attention window:a", "'a' is not a number"),
-        ("induction", "--attention window:0", "window: width 0 is out of range: choose from 1"),
-        ("induction", "--attention sink:3", "takes no numbers, and not 1"),
         ("induction", "--attention rotary --rotary_base 500", "both choose the base"),
         ("induction", "--attention alibi --positions rotary", "slot position: give one of them, or --positions none"),
-        ("induction", "--attention grouped:3 --heads 4", "3 groups do not divide 4 heads"),
         ("induction", "--attention regard.attention.parts:Gate", "NotImplementedError"),
         ("dates", "--model transformer --attention latent,grouped", "are both for the slot sharing"),
         ("dates", "--model transformer --attention scalable --score dot", "are both for the slot score: give one"),

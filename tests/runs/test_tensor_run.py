@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +19,7 @@ from regard.tasks.text import Text
 from regard.tasks.tokens import TokenTask
 from regard.training.config import make_config
 from regard.viz.subject import Layer
+from tests.conftest import Command
 
 SMALL: dict[str, Any] = {"hidden": 16, "heads": 2, "batchsize": 8, "snapshots": 4}
 
@@ -239,9 +239,7 @@ def test_a_run_on_text_resumes_with_a_moved_text(tmp_path: Path) -> None:
     assert again.step == run.step
 
 
-def test_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     monkeypatch.chdir(tmp_path)
     status, out, err = command("train", "induction", "--steps=20", "--hidden=16", "--heads=2", "--no-tied")
     assert status == 0 and "perplexity" in out, err
@@ -269,7 +267,7 @@ def test_config_class_has_the_defaults_of_the_task() -> None:
 
 @pytest.mark.parametrize(("tokenizer", "prompt"), [("characters", "the qu"), ("bpe", "the qu"), ("bpe", "the quick")])
 def test_prompt_and_continuation_are_the_whole_text(
-    tmp_path: Path, command: Callable[..., tuple[int, str, str]], tokenizer: str, prompt: str
+    tmp_path: Path, command: Command, tokenizer: str, prompt: str
 ) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the quick fox jumps\n" * 200, encoding="utf-8")

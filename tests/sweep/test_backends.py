@@ -34,6 +34,7 @@ from regard.sweep.comparison import compare
 from regard.sweep.job import Job
 from regard.training.trust_code import code_digests
 from regard.version import __version__
+from tests.conftest import Command
 from tests.processes import CONTEXT
 from tests.sweep.cluster import LostError, job, lose_at, short_checkpoints
 
@@ -151,9 +152,6 @@ def test_errors_of_jobs_are_raised(forked: None) -> None:
 
 
 # The Ray backend: shared storage, lost machines and messages.
-
-
-Command = Callable[..., tuple[int, str, str]]
 SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "progress": False}
 
 
@@ -261,7 +259,9 @@ def losses(comparison: regard.Comparison) -> list[tuple[float, float]]:
 
 
 @pytest.mark.usefixtures("faked")
-def test_trainings_of_a_lost_machine_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trainings_of_a_lost_machine_resume(
+    in_this_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     FakeRay.ends = [20, None, None]
     flags = {**SMALL, "progress": True}
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
@@ -270,16 +270,10 @@ def test_trainings_of_a_lost_machine_resume(tmp_path: Path, capsys: pytest.Captu
     assert "score=dot, seed-0: process or machine lost; resumes from step 20" in err
     assert FakeRay.begun[:2] == [[], []] and FakeRay.begun[2] == ["step-20.safetensors"]
     assert err.splitlines()[-1] == "compare: 2 of 2 done"
-    here = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "here", on=_InThisProcess(), **SMALL)
+    here = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "here", **SMALL)
     assert losses(result) == losses(here)
     names = {str(path.relative_to(tmp_path / "ray")) for path in (tmp_path / "ray").rglob("*")}
     assert names == {str(path.relative_to(tmp_path / "here")) for path in (tmp_path / "here").rglob("*")}
-
-
-class _InThisProcess:
-    def run(self, jobs: Any, tell: Any) -> Iterator[Any]:
-        for training in jobs:
-            yield training, training.measure()
 
 
 @pytest.mark.usefixtures("faked")

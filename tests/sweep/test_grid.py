@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from regard.errors import InputError
 from regard.sweep import job
 from regard.sweep.comparison import Variant, compare, format_mean, make_variants
 from regard.sweep.job import Measured
-from tests.conftest import TINY
+from tests.conftest import TINY, Command
 from tests.german import write
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
-Command = Callable[..., tuple[int, str, str]]
 SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
 
 

@@ -7,7 +7,6 @@ import torch
 from babel.dates import format_date, format_skeleton
 from hypothesis import given, strategies as st
 
-from regard.errors import InputError
 from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, Dates, DatesTaskConfig, is_held_out, write_date
 
 DATES = Dates()
@@ -102,22 +101,3 @@ def test_characters_of_every_source_are_in_the_vocabulary(generator: torch.Gener
     for pair in DATES.pairs(500, generator, unseen=True):
         assert not DATES.source_vocabulary.unknown(pair.source)
         assert not DATES.target_vocabulary.unknown(pair.target)
-
-
-@pytest.mark.parametrize(
-    ("locales", "message"),
-    [
-        ("", "give one or more"),
-        ("en,en", "give one or more"),
-        ("xx", "locale 'xx' is unknown"),
-        ("en,../../etc", "locale '../../etc' is unknown"),
-    ],
-)
-def test_bad_locales_are_refused(locales: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        DatesTaskConfig(locales=locales)
-
-
-def test_length_is_not_an_option(generator: torch.Generator) -> None:
-    with pytest.raises(InputError, match="dates have no adjustable length"):
-        DATES.pairs(1, generator, sample_len=5)

@@ -317,32 +317,6 @@ def test_other_points_are_refused(text: str) -> None:
         Regression(RegressionTaskConfig(dims=2, points=3)).parse("1,2=3; 1,2=3; 1,2=3; 1,2")
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: InductionTaskConfig(max_len=15, repeated=8, vocab_size=20),
-            "max_len 15 is out of range: choose from 16 to 28",
-        ),
-        (lambda: InductionTaskConfig(repeated=1, vocab_size=20), "repeated 1 is out of range: choose from 2 to 20"),
-        (lambda: InductionTaskConfig(vocab_size=63), "vocab_size 63 is out of range"),
-        (lambda: MqarTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32"),
-        (lambda: MqarTaskConfig(pairs=33), "pairs 33 is out of range: choose from 1 to 32"),
-        (lambda: ModularTaskConfig(modulus=1), "modulus 1 is out of range: choose from 2 to 1000"),
-        (lambda: ModularTaskConfig(train_share=1.0), "train_share 1.0 of 3481 pairs is out of range"),
-        (lambda: ModularTaskConfig(train_share=-0.5), "train_share -0.5 of 3481 pairs is out of range"),
-        (lambda: SelectiveCopyTaskConfig(max_len=15), "max_len 15 is out of range: choose from 16"),
-        (lambda: ParityTaskConfig(test_len=9), "test_len 9 is out of range: choose from 10"),
-        (lambda: DyckTaskConfig(vocab_size=9), "vocab_size 9 is out of range: choose from 1 to 8"),
-        (lambda: DyckTaskConfig(depth=0), "depth 0 is out of range"),
-        (lambda: RegressionTaskConfig(dims=0), "dims 0 is out of range"),
-    ],
-)
-def test_bad_sizes_are_refused(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make()
-
-
 def test_bad_inputs_are_refused(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match=r"bracket '\)' at position 2 of '\(\[\)' does not close the innermost"):
         Dyck().parse("([)")

@@ -56,19 +56,6 @@ def test_a_sequence_without_an_answer_is_refused(text: str) -> None:
         Recall().parse(text)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"pairs": 9}, "pairs 9 is out of range: choose from 1 to 8"),
-        ({"max_len": 4}, "max_len 4 is out of range: choose from 5 to 10000"),
-        ({"vocab_size": 27}, "vocab_size 27 is out of range"),
-    ],
-)
-def test_bad_sizes_are_refused(sizes: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        RecallTaskConfig(**sizes)
-
-
 def test_bad_draws_are_refused(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match="sample_len 4 is out of range: choose from 5 to 50"):
         Recall().sample(1, generator, sample_len=4)

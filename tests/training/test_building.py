@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from regard.tasks.all_tasks import TASKS, find_task
 from regard.training.building import build_model, freeze, parts_of, start
 from regard.training.checkpoint import Checkpoint, trained_parameters
 from regard.training.config import MODELS, find_model, make_config, models_for
+from tests.conftest import Command
 from tests.german import write
 
 SCORES = """
@@ -412,7 +413,7 @@ def test_models_fit_the_tasks_of_their_answer_form(task: str) -> None:
                 make_config(task, {"model": name})
 
 
-def test_example_of_a_custom_answer_model(own_model: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_example_of_a_custom_answer_model(own_model: Path, command: Command) -> None:
     status, out, err = command("train", "counting", "--model", "bag:Bag", "--steps", "600", "--lr=0.01")
     assert status == 0, err
     status, out, err = command("test", "counting", "--samples", "500")
@@ -427,7 +428,7 @@ def test_example_of_a_custom_answer_model(own_model: Path, command: Callable[...
     assert status == 0 and "Width of letters, queries and the hidden layer" in out
 
 
-def test_example_of_a_custom_sequence_model(own_model: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_example_of_a_custom_sequence_model(own_model: Path, command: Command) -> None:
     flags = ("--max_len=5", "--vocab_size=4", "--steps=250", "--lr=0.01", "--hidden=32")
     status, _, err = command("train", "reverse", "--model", "lookback:LookBack", *flags)
     assert status == 0, err

@@ -291,19 +291,3 @@ def test_recurrent_decoder_is_guided_stepwise(tmp_path: Path) -> None:
         )
         losses.append(run.metrics[-1]["loss"])
     assert losses[1] > losses[0]
-
-
-@pytest.mark.parametrize(
-    ("others", "told"),
-    [
-        ({"merge_dropout": 0.1}, "guide aligns tokens, which merge_dropout changes: leave out one"),
-        ({"guide_weight": -1.0}, "guide_weight -1.0 is out of range: choose from 0 to 1000"),
-        ({"model": "recurrent", "score": "none"}, "guide needs attention to the source"),
-    ],
-)
-def test_options_that_exclude_guide_are_refused(tmp_path: Path, others: dict[str, object], told: str) -> None:
-    flags = write(tmp_path)
-    (tmp_path / "links").write_text(f"{LINKS}\n" * 240)
-    train: Any = regard.train
-    with pytest.raises(InputError, match=told):
-        train("translation", **flags, guide=tmp_path / "links", steps=2, savepath=tmp_path, progress=False, **others)

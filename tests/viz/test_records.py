@@ -35,16 +35,6 @@ def test_records_fill_during_the_forward_pass(model: torch.nn.Module) -> None:
         records["b"]
 
 
-def test_short_names() -> None:
-    from regard.attention.blocks import Decoder
-
-    decoder = torch.nn.ModuleDict({"decoder": Decoder(1, 6, 2, 12)})
-    with regard.record(decoder) as records:
-        inner = decoder["decoder"]
-        inner(torch.zeros(1, 3, 6), inner.project(torch.zeros(1, 4, 6)))  # type: ignore[operator]
-    assert records["decoder.0.cross"] is records["decoder.layers.0.cross"]
-
-
 def test_page_contains_every_input_of_the_batch(model: torch.nn.Module, tmp_path: Path) -> None:
     found = _recorded(model, query_labels=list("abc"), key_labels=list("abc"))
     maps = data_of(found.to_html(tmp_path / "r.html").read_text())["maps"]
