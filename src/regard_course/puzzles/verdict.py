@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from regard.errors import InputError
 from regard.result import Result
 from regard_course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram, read_program
-from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, open_brackets, show_answer
+from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, show_answer
 from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, Assignment, ForkServer, run_file
 from regard_lab.programs.language import (
     Aggregate,
@@ -35,7 +35,7 @@ from regard_lab.programs.language import (
     width,
 )
 
-# Wrong ideas: how their answers are compared with those of a learner, and ideas that fit every puzzle.
+# Wrong ideas: how their answers are compared with those of a learner.
 
 
 class WrongIdea(NamedTuple):
@@ -55,130 +55,25 @@ class WrongIdea(NamedTuple):
         )
 
 
-def _ideas(group: str, **solutions: Callable[[str], Sequence[Value]]) -> list[WrongIdea]:
-    """Return wrong ideas with their texts in `puzzles.toml`."""
-    return [WrongIdea(**TEXTS["ideas"][group][name], solve=solve) for name, solve in solutions.items()]
-
-
-def letter_at(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    """Return the function that answers with the letter at a place, or without a value outside the text."""
-    return each_step(lambda text, step: text[place(text, step)] if 0 <= place(text, step) < len(text) else None)
-
-
-def general_ideas(puzzle: Puzzle) -> list[WrongIdea]:
-    """Return the wrong ideas that fit every puzzle: other letters, and the tasks of other puzzles."""
-    ideas = _ideas(
-        "general",
-        own_letter=list,
-        letter_before=letter_at(lambda text, step: step - 1),
-        letter_before_or_own=each_step(lambda text, step: text[max(step - 1, 0)]),
-        letter_after=letter_at(lambda text, step: step + 1),
-        last_letter=lambda text: text[-1] * len(text),
-    )
-    return ideas + [
-        WrongIdea(f"This program solves another puzzle: {other.name}.", "Read the task again.", other.solve)
-        for other in PUZZLES.values()
-        if other is not puzzle and other.alphabet == puzzle.alphabet
-    ]
-
-
-def last_ideas(puzzle: Puzzle) -> list[WrongIdea]:
-    """Return the wrong ideas that fit every puzzle and say little: for programs without another explanation."""
-    return _ideas(
-        "last",
-        no_value=each_step(lambda text, step: None),
-        reversed=lambda text: list(puzzle.solve(text))[::-1],
-        too_late=lambda text: [None, *list(puzzle.solve(text))[:-1]],
-        too_early=lambda text: [*list(puzzle.solve(text))[1:], None],
-    )
-
-
 def _plain(answers: Iterable[str]) -> list[str]:
     return [BLANK if answer == NO_VALUE else answer for answer in answers]
 
 
-# The wrong ideas of each puzzle: mistakes, and the answers that they give.
-
-
-def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    """Return the function that moves each letter to its rank. Of several letters, the first is shown."""
-    return lambda text: [
-        next((text[key] for key in range(len(text)) if rank(text, key) == step), None) for step in range(len(text))
-    ]
-
-
-def _so_far(answer: Callable[[list[int]], Value]) -> Callable[[str], list[Value]]:
-    """Return the function that answers from the numbers of open brackets after each step so far."""
-    return each_step(lambda text, step: answer(open_brackets(text[: step + 1])))
-
-
-def _before_match(text: str, step: int) -> Value:
-    place = text.rfind(text[step], 0, step)
-    return text[place - 1] if place > 0 else None
-
-
-IDEAS: Mapping[str, Sequence[WrongIdea]] = {
-    name: _ideas(name, **solutions)
-    for name, solutions in {
-        "first": {"second_letter": each_step(lambda text, step: text[1] if step else None)},
-        "previous": {"next_letter": each_step(lambda text, step: None)},
-        "count": {
-            "strict": each_step(lambda text, step: text[:step].count("a")),
-            "every_letter": each_step(lambda text, step: step + 1),
-            "own_step": each_step(lambda text, step: int(text[step] == "a")),
-        },
-        "repeated": {
-            "counts_itself": each_step(lambda text, step: True),
-            "later_steps": each_step(lambda text, step: text.count(text[step]) > 1),
-            "previous_letter": each_step(lambda text, step: bool(step) and text[step] == text[step - 1]),
-        },
-        "histogram": {
-            "steps_so_far": each_step(lambda text, step: text[: step + 1].count(text[step])),
-            "not_itself": each_step(lambda text, step: text.count(text[step]) - 1),
-        },
-        "reverse": {
-            "off_by_one": letter_at(lambda text, step: len(text) - step),
-            "negative": letter_at(lambda text, step: step - len(text) + 1),
-            "fixed_length": letter_at(lambda text, step: 4 - step),
-            "from_the_end": each_step(lambda text, step: None),
-        },
-        "rotate": {
-            "to_the_left": lambda text: text[1:] + text[0],
-            "first_missing": letter_at(lambda text, step: step - 1),
-            "two_steps": each_step(lambda text, step: text[(step - 2) % len(text)]),
-        },
-        "palindrome": {
-            "own_pair": each_step(lambda text, step: text[step] == text[-1 - step]),
-            "any_pair": lambda text: [any(a == b for a, b in zip(text, text[::-1], strict=True))] * len(text),
-            "outer_pair": lambda text: [text[0] == text[-1]] * len(text),
-        },
-        "sort": {
-            "equal_letters": _placed(lambda text, step: sum(letter < text[step] for letter in text)),
-            "last_of_equal": _placed(lambda text, step: sum(letter <= text[step] for letter in text) - 1),
-            "largest_first": _placed(lambda text, step: sum(letter > text[step] for letter in text)),
-            "not_strict": _placed(lambda text, step: sum(letter <= text[step] for letter in text)),
-        },
-        "balanced": {
-            "order_ignored": _so_far(lambda heights: heights[-1] == 0),
-            "still_open": _so_far(lambda heights: min(heights) >= 0),
-            "strict": _so_far(lambda heights: heights[-1] == 0 and min(heights) > 0),
-        },
-        "year": {
-            "month": letter_at(lambda text, step: step + 1 + text.index(".")),
-            "fixed_position": letter_at(lambda text, step: step + 4),
-            "own_steps": each_step(lambda text, step: text[step] if step >= len(text) - 2 else None),
-            "wrong_order": each_step(lambda text, step: text[-1 - step] if step < 2 else None),
-            "day": each_step(lambda text, step: text[step] if step < 2 else None),
-        },
-        "induction": {
-            "first_occurrence": each_step(
-                lambda text, step: text[text.index(text[step]) + 1] if text[step] in text[:step] else None
-            ),
-            "letter_before": each_step(_before_match),
-        },
-    }.items()
+IDEAS: dict[str, list[WrongIdea]] = {
+    group: [WrongIdea(idea["words"], idea["instead"], each_step(idea["answer"])) for idea in ideas.values()]
+    for group, ideas in TEXTS["ideas"].items()
 }
-"""Wrong ideas by name of the puzzle."""
+"""Wrong ideas by name of the puzzle; "general" ideas fit every puzzle, "last" ones only
+programs without another explanation."""
+
+
+def other_puzzles(puzzle: Puzzle) -> list[WrongIdea]:
+    """Return the tasks of the other puzzles as wrong ideas."""
+    return [
+        WrongIdea(f"This program solves another puzzle: {other.name}.", "Read the task again.", other.solve)
+        for other in PUZZLES.values()
+        if other is not puzzle and other.alphabet == puzzle.alphabet
+    ]
 
 
 # Repairs: single changes to a wrong program that make it right for all inputs. Each part of the program is
@@ -478,8 +373,6 @@ class PuzzleReport(Result):
     trouble: str = ""
     """Reason why the program has no answer for this input."""
     mistakes: list[NamedMistake] = field(default_factory=list)
-    clue: str = ""
-    """What the wrong answers have in common, or empty."""
 
     @property
     def text_label(self) -> str:
@@ -503,7 +396,7 @@ class PuzzleReport(Result):
             f"{NO_VALUE} stands for None: the step has no value" if NO_VALUE in self.given else "",
             self.trouble,
             *(f"→ {mistake}" for mistake in self.mistakes),
-            *(() if self.mistakes else (self.clue, unknown)),
+            *(() if self.mistakes else (unknown,)),
         ]
         begin = f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"
         return "\n  ".join([begin, *filter(None, lines)])
@@ -599,46 +492,20 @@ def check_program(program: WrittenProgram, puzzle: Puzzle) -> PuzzleReport:
         given=answers.get(text, []),
         trouble=trouble,
         mistakes=_name_mistakes(program, puzzle, answers),
-        clue=_find_clue(puzzle, answers),
     )
 
 
 def _name_mistakes(program: WrittenProgram, puzzle: Puzzle, answers: dict[str, list[str]]) -> list[NamedMistake]:
-    """Return the mistakes that explain all answers: a wrong idea of the puzzle and repairs, or a general idea."""
+    """Return the mistakes that explain all answers: a wrong idea and repairs."""
     complete = {text: answers.get(text, []) for text in puzzle.inputs}
 
-    def explain(ideas: Sequence[WrongIdea]) -> list[NamedMistake]:
-        found = next((idea for idea in ideas if idea.explains(puzzle, complete)), None)
-        return [] if found is None else [NamedMistake(words=found.words, instead=found.instead)]
+    def explain(*ideas: WrongIdea) -> list[NamedMistake]:
+        found = (idea for idea in ideas if idea.explains(puzzle, complete))
+        return [NamedMistake(words=idea.words, instead=idea.instead) for idea in islice(found, 1)]
 
     repairs: dict[str, NamedMistake] = {}
     for repair in find_repairs(puzzle, program, complete):
         named = NamedMistake(words=repair.words, instead=repair.instead, line=repair.line)
         repairs.setdefault(repair.words, named)
-    ideas = explain([*IDEAS[puzzle.name], *general_ideas(puzzle)])
-    return [*ideas, *repairs.values()][:MOST_SHOWN] or explain(last_ideas(puzzle))
-
-
-def _find_clue(puzzle: Puzzle, answers: dict[str, list[str]]) -> str:
-    """Return what the wrong answers have in common and some right answer has not."""
-    places = {
-        (text, step): text in answers and answers[text][step] == right
-        for text in puzzle.inputs
-        for step, right in enumerate(puzzle.expected[text])
-    }
-    letters = {text[step] for (text, step), right in places.items() if not right}
-    clues: list[tuple[str, Callable[[str, int], bool]]] = [
-        ("Only the first step is wrong.", lambda text, step: step == 0),
-        ("Only the last step is wrong.", lambda text, step: step == len(text) - 1),
-        (
-            "The longest texts are right: does the program use a fixed length?",
-            lambda text, step: len(text) < puzzle.longest,
-        ),
-        ("Only texts with equal letters are wrong.", lambda text, step: len(set(text)) < len(text)),
-        (f"Only steps with {', '.join(sorted(letters))} are wrong.", lambda text, step: text[step] in letters),
-    ]
-    for words, holds in clues:
-        shared = all(holds(*place) for place, right in places.items() if not right)
-        if shared and any(not holds(*place) for place, right in places.items() if right):
-            return words
-    return ""
+    known = explain(*IDEAS[puzzle.name], *IDEAS["general"], *other_puzzles(puzzle))
+    return [*known, *repairs.values()][:MOST_SHOWN] or explain(*IDEAS["last"])
