@@ -386,12 +386,7 @@ class Solution(SearchSolution):
     def rms_gain(self, states: Array, gain: Array) -> Array:
         return states * gain
 
-    def centered(self, states: Array) -> Array:
-        """Return the states that are normalized: they keep their mean."""
-        return states
-
     def rms_norm(self, states: Array, gain: Array) -> Array:
-        states = self.centered(states)
         return self.rms_gain(states / np.sqrt(self.squared_size(states) + 1e-5), gain)
 
     def gate(self, states: Array) -> Array:
@@ -517,10 +512,6 @@ class Solution(SearchSolution):
 
     # The logit lens, a softmax with a sink, Fourier components, and the measures of doubt.
 
-    def lens_states(self, states: Array) -> Array:
-        """Return the states that the lens reads: those of the residual stream."""
-        return states
-
     def lens_norm(self, states: Array, norm: Array) -> Array:
         """Return the states as the output layer receives them."""
         return self.rms_norm(states, norm)
@@ -529,44 +520,24 @@ class Solution(SearchSolution):
         return states @ output.T
 
     def logit_lens(self, states: Array, norm: Array, output: Array) -> Array:
-        return self.softmax(self.token_logits(self.lens_norm(self.lens_states(states), norm), output))
-
-    def largest_score(self, scores: Array, sink: Array) -> Array:
-        """Return what is subtracted from the scores and the sink (B, H, Tq, 1), so that exp stays small."""
-        return np.maximum(scores.max(-1, keepdims=True), sink[:, None, None])
-
-    def place_sink(self, sink: Array) -> Array:
-        return sink[:, None, None]
-
-    def sink_shift(self, largest: Array) -> Array:
-        return largest
+        return self.softmax(self.token_logits(self.lens_norm(states, norm), output))
 
     def sink_power(self, sink: Array, largest: Array) -> Array:
         """Return the exp of the sink, which can be added to the sum of a row."""
-        return np.exp(self.place_sink(sink) - self.sink_shift(largest))
+        return np.exp(sink[:, None, None] - largest)
 
     def numerator(self, powers: Array, sink_power: Array) -> Array:
         return powers
-
-    def row_total(self, powers: Array) -> Array:
-        return np.asarray(powers.sum(-1, keepdims=True))
 
     def without_sink(self, weights: Array, sink_weight: Array) -> Array:
         """Return the weights on the keys: the rest went to the sink."""
         return weights
 
     def sink_softmax(self, scores: Array, sink: Array) -> Array:
-        largest = self.largest_score(scores, sink)
+        largest = np.maximum(scores.max(-1, keepdims=True), sink[:, None, None])
         powers, sink_power = np.exp(scores - largest), self.sink_power(sink, largest)
-        total = self.row_total(powers) + sink_power
+        total = powers.sum(-1, keepdims=True) + sink_power
         return self.without_sink(self.numerator(powers, sink_power) / total, sink_power / total)
-
-    def centered_embeddings(self, embeddings: Array) -> Array:
-        """Return the embeddings that are transformed: they keep their mean."""
-        return embeddings
-
-    def transform(self, embeddings: Array) -> Array:
-        return np.asarray(np.fft.fft(embeddings, axis=0))
 
     def power(self, components: Array) -> Array:
         """Return the squared length of each component (p,)."""
@@ -579,11 +550,9 @@ class Solution(SearchSolution):
         folded[1 : (count + 1) // 2] *= 2  # neither the constant nor, for an even p, the last frequency is a pair
         return np.asarray(folded)
 
-    def share(self, power: Array) -> Array:
-        return power / power.sum()
-
     def fourier_power(self, embeddings: Array) -> Array:
-        return self.share(self.fold(self.power(self.transform(self.centered_embeddings(embeddings)))))
+        power = self.fold(self.power(np.fft.fft(embeddings, axis=0)))
+        return power / power.sum()
 
     def source_mass(self, attention: Array) -> Array:
         return np.asarray(attention.mean((0, 1)))
@@ -599,12 +568,9 @@ class Solution(SearchSolution):
         """Return 1 for each pair in which the fault has more doubt, 0.5 for a tie, else 0."""
         return (fault > good) + 0.5 * (fault == good)
 
-    def count_pairs(self, faults: int, good: int) -> float:
-        return faults * good
-
     def auroc(self, doubts: Array, faulty: Array) -> Array:
         fault, good = doubts[faulty == 1], doubts[faulty == 0]
-        return np.array(self.wins(fault[:, None], good[None]).sum() / self.count_pairs(len(fault), len(good)))
+        return np.array(self.wins(fault[:, None], good[None]).sum() / (len(fault) * len(good)))
 
     # One step of a recurrent decoder with attention.
 

@@ -22,6 +22,7 @@ from regard_lab.programs.language import (
     Condition,
     Constant,
     Elementwise,
+    Evaluation,
     Expression,
     Otherwise,
     Selector,
@@ -129,169 +130,111 @@ def _all_repairs(program: WrittenProgram, puzzle: Puzzle, answers: Mapping[str, 
     answer = program.answer
     parts = [part for part in program.lines if part in _reachable(answer)]
     selectors = [part for part in parts if isinstance(part, Selector)]
-    lines = {condition: program.lines[selector] for selector in selectors for condition in selector.conditions}
-    blank = Otherwise("input", answer, BLANK)
+    lines = {**program.lines, **{each: program.lines[part] for part in selectors for each in part.conditions}}
     empty = {step for values in answers.values() for step, value in enumerate(values) if value == NO_VALUE}
     reason = ": no step comes before the first one" if empty == {0} else ""
-    yield Repair(
-        program.lines[answer],
-        f"A step has no value, because nothing is selected for it{reason}.",
-        f'Give such steps a value: .otherwise("{BLANK}").',
-        answer,
-        blank,
-    )
-    for keys, queries in ((indices, answer), (answer, indices)):
-        yield Repair(
-            program.lines[answer],
-            "The answer is a place: the letter there is not read yet.",
-            "Select the step at this place, and aggregate its letter.",
-            answer,
-            aggregate(select(keys, queries), tokens),
-        )
-    for condition, line in lines.items():
-        for words, instead, new in _change_condition(condition, puzzle):
-            yield Repair(line, words, instead, condition, new)
-    for selector in selectors:
-        for words, instead, new in _change_selector(selector, puzzle):
-            yield Repair(program.lines[selector], words, instead, selector, new)
-    for part in parts:
-        if isinstance(part, Expression) and part not in (tokens, indices):
-            for words, instead, new in _change_expression(part):
-                yield Repair(program.lines[part], words, instead, part, new)
+    changes: list[tuple[Any, Iterable[Change]]] = [
+        (answer, [("no_value", {"reason": reason}, Otherwise("input", answer, BLANK))]),
+        (answer, [("place", {}, aggregate(select(indices, answer), tokens))]),
+        (answer, [("place", {}, aggregate(select(answer, indices), tokens))]),
+        *((each, _change_condition(each, puzzle)) for each in lines if isinstance(each, Condition)),
+        *((part, _change_selector(part, puzzle)) for part in selectors),
+    ]
+    expressions = [part for part in parts if isinstance(part, Expression) and part not in (tokens, indices)]
+    changes += [(part, _change_expression(part)) for part in expressions]
+    for part, changed in changes:
+        for name, values, new in changed:
+            words, instead = (text.format(**values) for text in TEXTS["repairs"][name])
+            yield Repair(lines[part], words, instead, part, new)
 
 
-Change = tuple[str, str, Any]
+Change = tuple[str, dict[str, Any], Any]
+"""Name of the repair in `puzzles.toml`, the values in its texts, and the changed part."""
 
 
 def _change_condition(condition: Condition, puzzle: Puzzle) -> Iterator[Change]:
     keys, queries, predicate = condition.keys, condition.queries, condition.predicate
     relation: str | None = cast(TableFunction, predicate).relation
+    relations: list[tuple[str, str]] = []
     if relation in STRICT:
-        new = STRICT[relation]
-        strict = "strict: equal values are left out" if relation in "<>" else "not strict: equal values count too"
-        yield (
-            f"The comparison key {relation} query is {strict}.",
-            f"Compare with key {new} query.",
-            replace(condition, predicate=RELATIONS[new]),
-        )
-        for new in (SWAPPED[relation], STRICT[SWAPPED[relation]]):
-            words = f"Keys and queries are swapped in the comparison key {relation} query."
-            yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
-    if relation in ("=", "≠"):
-        new = "≠" if relation == "=" else "="
-        words = f"The comparison key {relation} query is the opposite of what is needed."
-        yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
-    words = "Keys and queries are swapped: select(keys, queries) has the steps to be selected first."
-    yield words, "Exchange the first two arguments.", Condition(queries, keys, predicate)
-    for shift in (1, -1):
-        words = "The positions that are compared are off by one."
-        moved = replace(condition, queries=queries.map(partial(_shift, shift)))
-        yield words, f"Compare with the query {'plus' if shift > 0 else 'minus'} 1.", moved
+        swapped = SWAPPED[relation]
+        relations = [("strict" if relation in "<>" else "not_strict", STRICT[relation])]
+        relations += [("swapped_order", swapped), ("swapped_order", STRICT[swapped])]
+    elif relation in ("=", "≠"):
+        relations = [("opposite", "≠" if relation == "=" else "=")]
+    for name, new in relations:
+        yield name, {"old": relation, "new": new}, replace(condition, predicate=RELATIONS[new])
+    yield "swapped", {}, Condition(queries, keys, predicate)
+    for shift, sign in ((1, "plus"), (-1, "minus")):
+        yield "shifted", {"sign": sign}, replace(condition, queries=queries.map(partial(_shift, shift)))
     if relation is None:
-        words = "Keys and queries are swapped in the comparison: its function has the key first, then the query."
-        swapped = replace(condition, predicate=lambda key, query: predicate(query, key))
-        yield words, "Exchange the parameters of the function.", swapped
+        yield "swapped_function", {}, replace(condition, predicate=lambda key, query: predicate(query, key))
     elif keys is tokens and (queries is tokens or isinstance(queries, Constant)):
-        yield from _change_letters(condition, RELATIONS[relation], puzzle.alphabet)
+        letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"
+        for value in puzzle.alphabet:
+            asked = replace(condition, queries=constant(value), predicate=RELATIONS[relation])
+            yield "other_letter", {"letter": letter, "value": value}, asked
+        own = replace(condition, queries=tokens, predicate=RELATIONS[relation])
+        yield "own_letter", {"letter": letter}, own
     if relation is not None and keys in (tokens, indices):
-        other, kind, pair = (
-            (indices, int, "letters are compared with indices")
-            if keys is tokens
-            else (tokens, str, "indices are compared with letters")
-        )
-        if _kinds(queries, puzzle) == {kind}:
-            words = f"Values of two kinds, which are never equal: {pair}."
-            yield words, "Use keys of the other kind.", Condition(other, queries, RELATIONS[relation])
+        letters = keys is tokens
+        if _kinds(queries, puzzle) == {int if letters else str}:
+            pair = "letters are compared with indices" if letters else "indices are compared with letters"
+            yield "two_kinds", {"pair": pair}, Condition(indices if letters else tokens, queries, RELATIONS[relation])
 
 
-def _sample(puzzle: Puzzle) -> Sequence[str]:
-    return [*puzzle.inputs[: SAMPLE // 2], *puzzle.inputs[-SAMPLE // 2 :]]
+def _sample(puzzle: Puzzle) -> Iterator[Evaluation]:
+    return map(puzzle.evaluation, [*puzzle.inputs[: SAMPLE // 2], *puzzle.inputs[-SAMPLE // 2 :]])
 
 
 def _kinds(expression: Expression, puzzle: Puzzle) -> set[type]:
     with contextlib.suppress(InputError, TypeError, KeyError):
-        values = [value for text in _sample(puzzle) for value in puzzle.evaluation(text).values(expression)]
-        return {type(value) for value in values if value is not None}
+        return {type(value) for text in _sample(puzzle) for value in text.values(expression) if value is not None}
     return set()
-
-
-def _selected_too(selector: Selector, relation: str, puzzle: Puzzle) -> str:
-    """Return which steps a selector selects that do not have a relation to the query."""
-    with contextlib.suppress(InputError, TypeError, KeyError):
-        sides = {
-            (key > query) - (key < query)
-            for text in _sample(puzzle)
-            for query, keys in enumerate(puzzle.evaluation(text).selected(selector))
-            for key in keys
-            if not RELATIONS[relation](key, query)
-        }
-        return " and ".join(words for side, words in SIDES.items() if side in sides)
-    return ""
-
-
-def _change_letters(condition: Condition, relation: Callable[[Any, Any], bool], alphabet: str) -> Iterator[Change]:
-    """Return the changes of the letter that a condition asks for."""
-    queries = condition.queries
-    letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"
-    for value in alphabet:
-        words = f"Each step asks for {letter}, but it must ask for {value!r}."
-        changed = replace(condition, queries=constant(value), predicate=relation)
-        yield words, f"Use constant({value!r}) as queries.", changed
-    words = f"Each step asks for {letter}, but it must ask for its own letter."
-    yield words, "Use tokens as queries.", replace(condition, queries=tokens, predicate=relation)
 
 
 def _change_selector(selector: Selector, puzzle: Puzzle) -> Iterator[Change]:
     for index in range(len(selector.conditions) if len(selector.conditions) > 1 else 0):
         rest = selector.conditions[:index] + selector.conditions[index + 1 :]
-        words = "One condition is too many: steps are left out that are needed."
-        yield words, "Leave it out.", replace(selector, conditions=rest)
+        yield "condition", {}, replace(selector, conditions=rest)
+    places: set[tuple[int, int]] = set()
+    with contextlib.suppress(InputError, TypeError, KeyError):
+        rows = [row for text in _sample(puzzle) for row in enumerate(text.selected(selector))]
+        places = {(key, query) for query, keys in rows for key in keys}
     for relation in ORDERS:
-        steps = _selected_too(selector, relation, puzzle)
-        if not steps:
-            continue
-        both = selector & select(indices, indices, RELATIONS[relation])
-        instead = f"Add the condition key {relation} query for the positions: & select(indices, indices, ...)."
-        yield f"The selector selects {steps} too.", instead, both
-    words = "The selector does not compare the letters."
-    yield words, "Add & select(tokens, tokens).", selector & select(tokens, tokens)
+        sides = {(key > query) - (key < query) for key, query in places if not RELATIONS[relation](key, query)}
+        if sides:
+            steps = " and ".join(words for side, words in SIDES.items() if side in sides)
+            both = selector & select(indices, indices, RELATIONS[relation])
+            yield "selected_too", {"steps": steps, "relation": relation}, both
+    yield "letters", {}, selector & select(tokens, tokens)
 
 
 def _change_expression(part: Expression) -> Iterator[Change]:
     counted = isinstance(part, Average) and part.numbers is None
-    for shift in (-1, 1):
-        side = "too large" if shift < 0 else "too small"
-        itself = " Does the step count itself?" if counted and shift < 0 else ""
-        moved = part.map(partial(_shift, shift))
-        yield f"The number is one {side}: off by one.{itself}", f"{'Subtract' if shift < 0 else 'Add'} 1.", moved
-    negated = part.map(lambda value: not value if isinstance(value, bool) else None)
-    yield "True and False are exchanged: the answer is the opposite.", "Exchange them.", negated
+    itself = " Does the step count itself?" if counted else ""
+    yield "too_large", {"itself": itself}, part.map(partial(_shift, -1))
+    yield "too_small", {}, part.map(partial(_shift, 1))
+    yield "negated", {}, part.map(lambda value: not value if isinstance(value, bool) else None)
     if isinstance(part, Otherwise) and part.value != BLANK:
-        words = f"Steps without a value get the value {part.value!r}."
-        yield words, f'Give them the value "{BLANK}".', replace(part, value=BLANK)
+        yield "otherwise", {"value": part.value}, replace(part, value=BLANK)
     if isinstance(part, Average) and part.numbers is not None:
-        total = elementwise(operator.mul, part, width(part.selector))
-        words = "The result is a mean, where the number of steps is needed."
-        yield words, "Count with width(selector).", total
+        yield "mean", {}, elementwise(operator.mul, part, width(part.selector))
     if isinstance(part, Elementwise) and len(part.arguments) == 2:
-        exchanged = Elementwise(part.side, part.function, part.arguments[::-1])
-        yield "The two values are in the wrong order.", "Exchange the arguments.", exchanged
+        yield "arguments", {}, Elementwise(part.side, part.function, part.arguments[::-1])
     if isinstance(part, Elementwise) and len(part.arguments) == 1 and isinstance(part.function, TableFunction):
         values = {type(value) for value in part.function.table.values()}
         for sign, limit in product(RELATIONS if values == {bool} else (), range(3)):
             condition = part.arguments[0].map(partial(_compare, RELATIONS[sign], limit))
-            yield "The condition on the number is wrong.", f"The number must be {sign} {limit}.", condition
+            yield "limit", {"sign": sign, "limit": limit}, condition
     if isinstance(part, Aggregate) and part.values in (tokens, indices):
-        read, other = ("letter", indices) if part.values is tokens else ("position", tokens)
-        words = f"The {read} of the selected step is read, but its {'position' if other is indices else 'letter'}"
-        values_instead = replace(part, values=other)
-        yield f"{words} is needed.", "Aggregate the other one: tokens or indices.", values_instead
+        read, needed = ("letter", "position") if part.values is tokens else ("position", "letter")
+        other = replace(part, values=indices if part.values is tokens else tokens)
+        yield "read", {"read": read, "other": needed}, other
     if isinstance(part, Aggregate):
         for shift, where in ((1, "after"), (-1, "before")):
             place = aggregate(part.selector, indices).map(partial(_shift, shift))
-            near = aggregate(select(indices, place), part.values)
-            words = f"The value of the selected step is read, not that of the step {where} it: off by one."
-            yield words, f"Read the step {where} the selected one.", near
+            yield "near", {"where": where}, aggregate(select(indices, place), part.values)
 
 
 def _compare(relation: Callable[[Any, Any], bool], limit: int, value: Any) -> Any:
