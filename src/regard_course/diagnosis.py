@@ -2,8 +2,8 @@
 
 Each mistake in `mistakes/` is a solution with one incorrect step. The solution with the mistake runs on the
 same inputs, and its outputs are compared with the learner's outputs. If no single mistake explains the answers,
-pairs of mistakes are tried, then sets of three. The inputs are random numbers, so a set of mistakes with the
-same outputs computes the same function as the learner's code.
+pairs of mistakes are tried. The inputs are random numbers, so mistakes with the same outputs compute the same
+function as the learner's code. Answers without an explanation are left to `first_step`.
 """
 
 import functools
@@ -25,12 +25,6 @@ Answers = Sequence[Outputs | None]
 """Outputs of each case; None for a case that failed."""
 MAX_SHOWN = 12
 """Largest array size that an example shows in full."""
-# The decoder layer has 109 relevant mistakes, of which 69 affect its smallest input: 46,000 sets of two or three
-# take 10 seconds. The Transformer has 144, of which 140 affect every input, so its search ends early.
-FEW_MISTAKES = 60
-"""Maximum number of mistakes for which every set of three is tried on each input."""
-MAX_SETS = 50_000
-"""Number of sets after which the search for three mistakes ends."""
 CACHE_SIZE = 1 << 16
 """Number of cached outputs: enough for all mistakes on all inputs, and the same number for pairs."""
 HIDDEN = -1e4
@@ -125,35 +119,14 @@ def _changes_output(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
 
 
 @functools.cache
-def _steps(mistake: Mistake) -> list[str]:
-    return [name for name in vars(mistake) if not name.startswith("__") and name not in ATTRIBUTES]
-
-
-def _differ_in_steps(mistakes: Sequence[Any]) -> bool:  # mypy does not treat classes as hashable
-    """Return whether no two mistakes replace the same step."""
-    steps = [step for mistake in mistakes for step in _steps(mistake)]
-    return len(set(steps)) == len(steps)
-
-
-def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
-    """Return a solution with several mistakes, or None if two of them replace the same step.
-
-    >>> from regard_course.mistakes.known import MISTAKES
-    >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
-    (None, 'no_scale_and_ties_by_order')
-    """
-    if not _differ_in_steps(mistakes):
+def _combine(first: Any, second: Any) -> Mistake | None:  # mypy does not treat classes as hashable
+    """Return a solution with two mistakes, or None if both replace the same step. The outputs are cached by its
+    class, so each pair must always have the same class."""
+    steps = [{name for name in vars(each) if not name.startswith("__")} - {*ATTRIBUTES} for each in (first, second)]
+    if steps[0] & steps[1]:
         return None
-    names = ("broken", "rounded")
-    joined = {name: frozenset().union(*(getattr(mistake, name) for mistake in mistakes)) for name in names}
-    return type("_and_".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), joined)
-
-
-@functools.cache
-def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
-    # The outputs of a pair are cached by its class, so each pair must always have the same class. There are too
-    # many sets of three to cache.
-    return combine(pair)
+    joined = {name: getattr(first, name) | getattr(second, name) for name in ("broken", "rounded")}
+    return type(f"{first.__name__}_and_{second.__name__}", (first, second), joined)
 
 
 def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
@@ -171,79 +144,21 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
     itself is omitted."""
     relevant = relevant_mistakes(exercise)
     companions = [mistake for mistake in exercise.mistakes if mistake.companion and mistake not in relevant]
-    ordered = _order_cases(cases, answers)
+    # Small answers are the fastest to compare.
+    order = sorted(
+        zip(cases, answers, strict=True), key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0)
+    )
+    ordered = [case for case, _ in order], [answer for _, answer in order]
     explanations: list[list[Mistake]] = []
-    for pair in combinations([*relevant, *companions], 2):
-        combined = _combine_pair(pair)
+    mistakes: list[Any] = [*relevant, *companions]
+    for pair in combinations(mistakes, 2):
+        combined = _combine(*pair)
         if combined is None or not explains(combined, exercise, *ordered):
             continue
         named = [mistake for mistake in pair if mistake in relevant]
         if named and named not in explanations:  # two companions may have no effect
             explanations.append(named)
     return explanations
-
-
-def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tuple[list[list[Mistake]], bool]:
-    """Return the sets of three mistakes that explain the answers, and whether the search ended before MAX_SETS.
-
-    The search processes the cases one by one, starting with the cases that the fewest mistakes affect. Each
-    case keeps the sets of mistakes that explain its answers. The next case extends these sets by mistakes that
-    affect this case but no earlier case. If an exercise has more than FEW_MISTAKES, a mistake that does not
-    affect a case by itself is assumed not to affect it with others, and a correct case excludes the mistakes that
-    affect it.
-    """
-    relevant = relevant_mistakes(exercise)
-    few = len(relevant) <= FEW_MISTAKES
-    affecting = {
-        case.name: [mistake for mistake in relevant if few or _changes_output(mistake, exercise, case)]
-        for case in cases
-        if case.diagnose
-    }
-    pairs = [pair for pair in zip(cases, answers, strict=True) if pair[0].diagnose]
-    pairs.sort(key=lambda pair: (pair[1] is None, len(affecting[pair[0].name])))
-    kept: list[tuple[Mistake, ...]] = [()]
-    decided: set[Any] = set()
-    tried = 0
-    for case, answer in pairs:
-        fresh = [mistake for mistake in affecting[case.name] if mistake not in decided]
-        decided.update(fresh)
-        if not few and answer is not None and explains(exercise.base, exercise, [case], [answer]):
-            continue
-        extended = [
-            (*known, *more)
-            for known in kept
-            for count in range(4 - len(known))
-            for more in combinations(fresh, count)
-            if _differ_in_steps((*known, *more))
-        ]
-        tried += len(extended)
-        if tried > MAX_SETS:
-            return [], False
-        kept = [group for group in extended if _explains_case(group, exercise, case, answer)]
-    ordered = _order_cases(cases, answers)
-    triples = [
-        list(group)
-        for group in kept
-        if len(group) == 3 and (combined := combine(group)) and explains(combined, exercise, *ordered)
-    ]
-    return triples, True
-
-
-def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
-    combined = combine(mistakes) if mistakes else exercise.base
-    if combined is None:
-        return False
-    if answer is None:
-        return run_solution(combined, exercise, case) is None
-    return explains(combined, exercise, [case], [answer])
-
-
-def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
-    """Return the cases sorted by the size of their answers, because small answers are the fastest to compare."""
-    pairs = sorted(
-        zip(cases, answers, strict=True), key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0)
-    )
-    return [case for case, _ in pairs], [answer for _, answer in pairs]
 
 
 def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:

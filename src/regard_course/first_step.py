@@ -23,17 +23,9 @@ from regard_course.report import Finding
 
 SCALAR_ROUNDING = 1e-5
 """Largest relative difference of single numbers, which are equal by chance more often than arrays."""
-FEW = (
-    "one step",
-    "one key",
-    "one source step",
-    "a batch of one",
-    "one head",
-    "by hand",
-    "a single token",
-    "equal sizes",
-    "equal scores",
-)
+FEW = {"one step", "one key", "one source step", "a batch of one", "one head"} | {
+    *("by hand", "a single token", "equal sizes", "equal scores")
+}
 """Inputs on which different quantities have equal values, used only if all others are right."""
 MAX_SHOWN = 12
 FIRST = "The first quantity that differs"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard_course.arrays import Outputs, decode_outputs, equal_arrays, equal_gradients
-from regard_course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, find_example
+from regard_course.diagnosis import Mistake, diagnose_one, diagnose_two, find_example
 from regard_course.exercises.exercise import Exercise
 from regard_course.first_step import choose_case, find_first_step
 from regard_course.inputs import Array, Case
@@ -24,10 +24,6 @@ NAN_GRADIENT = (
 )
 START_HERE = "The first ✗ line says which input fails: start there."
 UNKNOWN_MISTAKE = f"None of the known mistakes gives these numbers. {START_HERE}"
-SEARCH_LIMIT = (
-    "None of the known mistakes, and no two of them together, give these numbers (not all sets of three were "
-    f"tried). {START_HERE}"
-)
 NOTE_FIRST = (
     "Fix the problem in the note first. If the result is still wrong afterwards, start with the input of"
     " the first ✗ line."
@@ -61,7 +57,7 @@ def grade(
     cases = [cases[index] for index in answered]
     attempts = [[answers[index] for index in answered] for answers in attempts]
     expected = [exercise.expected(case) for case in cases]
-    answers, explanations, complete = _select_attempt(exercise, cases, attempts, expected)
+    answers, explanations = _select_attempt(exercise, cases, attempts, expected)
     reports = _grade_cases(exercise, cases, answers, expected)
     wrong = any(report.verdict in ("wrong", "failed") for report in reports)
     # If a mistake is named, notes on inputs that the diagnosis leaves out could only repeat or contradict it.
@@ -71,7 +67,7 @@ def grade(
     shown_notes = [words for serious, words in notes if faulty or serious or "in place" in words]
     ending = ""
     if not explanations and _any_difference(exercise, cases, answers, expected):
-        ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE if complete else SEARCH_LIMIT
+        ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE
     first_step = None
     if wrong and not explanations and record and not exercise.call:
         first_step = _first_step(exercise, cases, answers, reports, record)
@@ -109,23 +105,19 @@ def _first_step(
 
 def _select_attempt(
     exercise: Exercise, cases: Sequence[Case], attempts: Sequence[Sequence[Answer]], expected: Sequence[Outputs]
-) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
-    """Return an attempt, the sets of mistakes that explain it, and whether the search was complete. A correct
-    attempt has priority, then an attempt that a single mistake explains, then the first attempt."""
+) -> tuple[Sequence[Answer], list[list[Mistake]]]:
+    """Return an attempt, and the mistakes or pairs of mistakes that explain it. A correct attempt has priority, then
+    an attempt that a single mistake explains, then the first attempt."""
     for answers in attempts:
         reports = _grade_cases(exercise, cases, answers, expected)
         if all(report.verdict not in ("wrong", "failed") for report in reports):
-            return answers, [], True
+            return answers, []
     for answers in attempts:
         explanations = diagnose_one(exercise, cases, [decode_outputs(answer) for answer in answers])
         if explanations:
-            return answers, explanations, True
+            return answers, explanations
     first = attempts[0]
-    outputs = [decode_outputs(answer) for answer in first]
-    pairs = diagnose_two(exercise, cases, outputs)
-    if pairs or not _any_difference(exercise, cases, first, expected):
-        return first, pairs, True
-    return first, *diagnose_three(exercise, cases, outputs)
+    return first, diagnose_two(exercise, cases, [decode_outputs(answer) for answer in first])
 
 
 def _grade_cases(

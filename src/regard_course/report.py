@@ -24,7 +24,6 @@ UNDECIDED = ("not begun", "helper", "imported", "note")
 """States of answers that do not count as errors of a file."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
 STYLES = {"right": "green", "wrong": "red", "stopped": "red", **dict.fromkeys(UNDECIDED, "dim")}
-NUMBERS = {2: "Two", 3: "Three"}
 MAX_LINES, MAX_CHARACTERS = 10, 1_000
 """Limits of the output of the learner's code in the report."""
 
@@ -58,7 +57,7 @@ class Finding:
 @public
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """One explanation of incorrect answers: one mistake, or two or three mistakes together."""
+    """One explanation of incorrect answers: one mistake, or two mistakes together."""
 
     findings: list[Finding]
 
@@ -191,7 +190,7 @@ def _show_cases(cases: list[CaseReport]) -> RenderableType:
 def _show_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     parts: list[RenderableType] = []
     if len(diagnosis.findings) > 1:
-        parts.append(Text(f"  {NUMBERS[len(diagnosis.findings)]} mistakes together:"))
+        parts.append(Text("  Two mistakes together:"))
     for finding in diagnosis.findings:
         parts.append(Padding(Text(f"→ {finding.did}", style="bold"), (0, 0, 0, 2)))
         lines = [Text(finding.instead), *([Text(finding.paper, style="dim")] if finding.paper else [])]

@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_list_stub_and_check(command: Run, folder: Path) -> None:
     status, out, _ = command("write")
-    assert status == 0 and " 1  first" in out and "12  induction" in out
+    assert status == 0 and " 1  first" in out and " 9  induction" in out
     status, out, _ = command("write", "first")
     assert status == 0 and "then: regard write first.py --page" in out
     assert command("write", "first")[::2] == (2, "regard: file 'first.py' exists already: choose another folder\n")

@@ -19,7 +19,5 @@ PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [
     (row["file"], row["exercise"], row["mistakes"], _edits(row)) for row in _TABLE["two"]
 ]
 """Two mistakes in one file."""
-TRIPLES: list[tuple[str, list[str], str]] = [tuple(row.values()) for row in _TABLE["three"]]
-"""Three mistakes in one file: exercise, mistakes, source."""
 READERS: list[tuple[str, list[str], str]] = [tuple(row.values()) for row in _TABLE["readers"]]
 """Mistakes that readers of the exercises made, and relatives of them."""

@@ -1,12 +1,11 @@
-"""Every known mistake is named if it is inserted into a correct file, and so are two or three mistakes
-together."""
+"""Every known mistake is named if it is inserted into a correct file, and so are two mistakes together."""
 
 import pytest
 
 from regard_course.grading import spaced_name
 from regard_course.mistakes.known import MISTAKES
 from tests.course.checking import LEARNERS, check_source, mistake_names
-from tests.course.planted import PAIRS, PLANTS, READERS, TRIPLES, Edit
+from tests.course.planted import PAIRS, PLANTS, READERS, Edit
 
 
 def plant(file: str, edits: list[Edit]) -> str:
@@ -58,25 +57,6 @@ def test_mistakes_of_readers_are_named(exercise: str, mistakes: list[str], sourc
     report = check_source(source, exercise)
     assert mistake_names(report) == [mistakes], report
     assert report.ending == ""
-
-
-@pytest.mark.parametrize(("exercise", "mistakes", "source"), TRIPLES, ids=[case[0] for case in TRIPLES])
-def test_three_mistakes_are_named(exercise: str, mistakes: list[str], source: str) -> None:
-    report = check_source(source, exercise)
-    assert sorted(mistakes) in [sorted(names) for names in mistake_names(report)], report
-    assert report.ending == ""
-
-
-@pytest.mark.slow
-def test_three_mistakes_of_a_decoder_layer_are_named() -> None:
-    edits = [
-        (" / n**0.5", ""),
-        (">= np.arange(t)[None, None, :]", "> np.arange(t)[None, None, :] - 2"),
-        ("* g + s", "* g"),
-    ]
-    report = check_source(plant("stacking_numpy", edits), "decoder_layer")
-    names = [sorted(names) for names in mistake_names(report)]
-    assert sorted(["no scale", "future leaked by one", "no shift"]) in names, report
 
 
 def test_every_known_mistake_is_planted_somewhere() -> None:

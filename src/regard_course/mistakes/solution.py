@@ -46,12 +46,6 @@ class SearchSolution:
         return tokens[1:]
 
     def greedy_search(self, step: Step, start: int, end: int, longest: int) -> Array:
-        """Return the tokens that a model generates if it always chooses the most likely next token.
-
-        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
-        tokens, which begins with `start`. Stop after `end`, or after `longest` tokens.
-        Returns a list of tokens, without `start`, with `end` if it was reached.
-        """
         tokens = [start]
         for _ in range(self.token_limit(longest)):
             tokens.append(self.choose_token(step(self.step_input(tokens))))
@@ -92,17 +86,6 @@ class SearchSolution:
     def beam_search(
         self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
     ) -> tuple[Array, ...]:
-        """Return the tokens of the best hypothesis in a beam of `width`, and its score.
-
-        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
-        tokens, which begins with `start`.
-        After each step the beam keeps the `width` hypotheses with the largest sums of log-probabilities, among
-        all continuations of all hypotheses. A hypothesis that ends with `end` is not continued, but keeps
-        competing for its place in the beam. Stop when all hypotheses have ended, or after `longest` tokens. The
-        answer is the hypothesis of the beam with the largest score: sum of log-probabilities / length ** alpha,
-        where the length is the number of tokens in the answer. Returns a list of tokens, without `start`, with
-        `end` if it was reached; and the score.
-        """
         beam: Beam = [(0.0, [start])]
         for _ in range(self.token_limit(longest)):
             candidates, parents = [], []
@@ -147,11 +130,6 @@ class Solution(SearchSolution):
         return float(np.sqrt(query.shape[-1]))
 
     def score(self, query: Array, key: Array) -> Array:
-        """Return Q Kᵀ / √D: the dot product of each query with each key, divided by the root of the width.
-
-        query (B, Tq, D), key (B, Tk, D); returns (B, Tq, Tk): B examples with Tq queries, Tk keys and width D. Kᵀ
-        swaps the last two dimensions. The query [[[0, 3]]] and keys [[[3, 0], [0, 3]]] give [[[0, 9]]] / √2.
-        """
         return self.scaled_products(query, key, heads=1)
 
     def scaled_products(self, query: Array, key: Array, heads: int) -> Array:
@@ -172,12 +150,6 @@ class Solution(SearchSolution):
         return np.where(np.isneginf(masked) & np.isnan(weights), 0.0, weights)
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
-        """Return the softmax of each row over the keys that its mask allows.
-
-        scores (B, Tq, Tk); mask (B, Tq, Tk), True = may attend; returns weights (B, Tq, Tk).
-        A row in which no key is allowed has zero weights. Scores may be as large as 5000,
-        those of hidden keys a million.
-        """
         if mask is None:
             return self.softmax(scores)
         masked = self.apply_mask(scores, mask)
@@ -191,11 +163,6 @@ class Solution(SearchSolution):
         return self.context(weights, value), weights
 
     def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
-        """Return context = softmax(Q Kᵀ / √D) V and the weights: exercise 1 (score), exercise 2 (masked_softmax).
-
-        query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend; None: all may.
-        Returns context (B, Tq, Dv), weights (B, Tq, Tk). A row in which no key is allowed has zero weights.
-        """
         return self.attend(query, key, value, mask)
 
     # Sinusoidal positions.
@@ -219,10 +186,6 @@ class Solution(SearchSolution):
         return np.stack([sines, cosines], -1).reshape(len(sines), -1)
 
     def sinusoidal_positions(self, length: int, width: int) -> Array:
-        """Return PE(pos, 2i) = sin(pos / 10000^(2i/width)), PE(pos, 2i+1) = cos(pos / 10000^(2i/width)).
-
-        length: number of positions, counted from 0; width: an even number. Returns (length, width).
-        """
         angles = self.positions(length)[:, None] * self.frequencies(width)
         return self.interleave(np.sin(angles), np.cos(angles))[:, :width]
 
@@ -265,15 +228,6 @@ class Solution(SearchSolution):
         heads: int,
         mask: Mask = None,
     ) -> Array:
-        """Return Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
-
-        query (B, Tq, D), key and value (B, Tk, D); w_q, w_k, w_v, w_o (D, D), applied as x @ w;
-        mask (B, Tq, Tk), True = may attend. Head i has the columns i D/h to (i + 1) D/h. Returns (B, Tq, D).
-        A row in which no key is allowed has zero weights. Attention is exercise 3 (attention), for each head.
-
-        Or as a module with its own weights, which the checker sets: class MultiHeadAttention(nn.Module):
-        __init__(self, width, heads), forward(self, query, key, value, mask=None)
-        """
         projected = self.project_inputs((query, key, value), (w_q, w_k, w_v))
         q, k, v = (self.split(states, heads) for states in projected)
         context, _ = self.attend(q, k, v, self.head_mask(mask, heads), heads)
@@ -283,12 +237,6 @@ class Solution(SearchSolution):
         return np.maximum(hidden, 0)
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
-        """Return max(0, x W_1 + b_1) W_2 + b_2. The function max(0, z) is the ReLU.
-
-        states (B, T, D); w_1 (D, F), b_1 (F,), w_2 (F, D), b_2 (D,). Returns (B, T, D).
-
-        Or as a module: class FeedForward(nn.Module): __init__(self, width, inner), forward(self, states)
-        """
         return self.activation(states @ w_1 + b_1) @ w_2 + b_2
 
     def standard_deviation(self, states: Array) -> Array:
@@ -319,16 +267,6 @@ class Solution(SearchSolution):
         return self.multi_head_attention(x, memory, memory, *weights, heads, mask)
 
     def encoder_layer(self, states: Array, parameters: Parameters, heads: int, mask: Mask = None) -> Array:
-        """Return LayerNorm(x + Sublayer(x)) of self-attention, and then of the feed-forward network.
-
-        states (B, T, D); mask (B, T, T), True = may attend. Returns (B, T, D).
-        parameters: a dictionary with w_q, w_k, w_v, w_o (D, D); w_1 (D, F), b_1, w_2 (F, D), b_2; and gain_1,
-        shift_1, gain_2, shift_2 (D,) of the two layer norms, which divide by √(variance + 1e-5).
-        Copy exercise 4 (multi_head_attention) and exercise 8 (feed_forward, with its ReLU) into this file.
-
-        Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner),
-        forward(self, states, mask=None)
-        """
         p = parameters
         middle = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, mask), p, 1)
         return self.sublayer(middle, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 2)
@@ -342,16 +280,6 @@ class Solution(SearchSolution):
     def decoder_layer(
         self, states: Array, memory: Array, parameters: Parameters, heads: int, memory_mask: Mask = None
     ) -> Array:
-        """Return LayerNorm(x + Sublayer(x)) of self-attention, then of attention to the memory, then of the
-        feed-forward network.
-
-        states (B, T, D), which may not attend to later states; memory (B, Ts, D); memory_mask (B, T, Ts), True =
-        may attend. Returns (B, T, D). parameters: those of the encoder layer, and cross_q, cross_k, cross_v,
-        cross_o (D, D), gain_3, shift_3 (D,). Needs exercise 4 (multi_head_attention), exercise 9 (encoder_layer).
-
-        Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
-        forward(self, states, memory, memory_mask=None)
-        """
         p, causal = parameters, self.causal_mask(states.shape[1])[None]
         mask = self.cross_mask(memory_mask, states.shape[1])
         x = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, causal), p, 1)
@@ -398,17 +326,6 @@ class Solution(SearchSolution):
         return states @ parameters["w_out"] + parameters["b_out"]
 
     def transformer(self, source: Array, target: Array, parameters: Parameters, heads: int, layers: int) -> Array:
-        """Return logits (B, Tt, V) of the next token after each step of the target.
-
-        source (B, Ts) and target (B, Tt): token numbers, padded with 0 at the end; the target is already shifted.
-        Embeddings times √D plus exercise 12 (sinusoidal_positions); layers of exercise 9 (encoder_layer) and
-        exercise 10 (decoder_layer), which do not attend to the source's padding; one linear layer. Logits of
-        padding are not compared. parameters: source (Vs, D) and target (V, D), the embeddings; encoder.0.w_q,
-        decoder.0.cross_q and so on as there; w_out (D, V), b_out (V,), not shared with the embeddings.
-
-        Or as a module: class Transformer(nn.Module):
-        __init__(self, source_size, target_size, width, heads, inner, layers), forward(self, source, target)
-        """
         encoded = self.encode(source, parameters, heads, layers)
         states = self.embed(self.decoder_input(target), parameters["target"], "target")
         for layer in range(layers):
@@ -426,11 +343,6 @@ class Solution(SearchSolution):
         return np.asarray(key <= query)
 
     def cached_causal_mask(self, queries: int, keys: int) -> Array:
-        """Return the causal mask (Tq, Tk), True = may attend.
-
-        The queries are at the last Tq of the Tk positions, as in a model that continues a text from a cache. A
-        query may attend to its own position and to earlier positions.
-        """
         allowed = self.may_attend(self.query_positions(queries, keys)[:, None], np.arange(keys)[None])
         return allowed.astype(float)  # as numbers, which can be compared
 
@@ -449,12 +361,6 @@ class Solution(SearchSolution):
     def cached_step(
         self, state: Array, keys: Array, values: Array, w_q: Array, w_k: Array, w_v: Array
     ) -> tuple[Array, ...]:
-        """Return the context of a new token, and the caches with its key and its value.
-
-        state (B, D): the new token's state; keys and values (B, T, D): those of the earlier tokens, already
-        projected; w_q, w_k, w_v (D, D), applied as x @ w. The token attends to all earlier tokens and to itself,
-        as in exercise 3 (attention). Returns context (B, D), keys (B, T + 1, D), values (B, T + 1, D).
-        """
         key, value = self.new_entries(state, w_k, w_v)
         keys, values = self.append(keys, key), self.append(values, value)
         query, attended = self.new_query(state, w_q), self.attended_steps(keys)
@@ -473,14 +379,6 @@ class Solution(SearchSolution):
         return range(0, length, block)
 
     def online_softmax(self, scores: Array, value: Array, block: int) -> tuple[Array, ...]:
-        """Return softmax(scores) value, computed from blocks of keys, and the sums after each block.
-
-        scores (B, Tq, Tk), value (B, Tk, D); block: number of keys in a block, the last block may have fewer.
-        Read each block once, and keep three things for each query: the largest score so far m, the sum so far
-        l = Σ exp(s_j - m), and Σ exp(s_j - m) value_j. When m rises, multiply both sums by exp(m_old - m_new). At
-        first m is -inf and both sums are 0. Scores may be as large as 1000. Returns the context (B, Tq, D), which
-        is the second sum divided by l; m and l after each of the N blocks, (N, B, Tq) each.
-        """
         largest = np.full(scores.shape[:2], -np.inf)
         total, context = np.zeros(scores.shape[:2]), np.zeros((*scores.shape[:2], value.shape[-1]))
         maxima, totals = [], []
@@ -496,12 +394,6 @@ class Solution(SearchSolution):
         return context / total[..., None], np.array(maxima), np.array(totals)
 
     def grouped_attention(self, query: Array, key: Array, value: Array) -> Array:
-        """Return the contexts (B, H, T, D) of H heads that share G heads of keys and values.
-
-        query (B, H, T, D); key and value (B, G, T, D); G divides H. Neighboring heads share: with H = 4 and
-        G = 2, the heads 0 and 1 have the keys 0, and the heads 2 and 3 have the keys 1. Each head is
-        exercise 3 (attention), without a mask.
-        """
         groups = self.groups_of_heads(query.shape[1], key.shape[1])
         scores = self.scaled_products(query, key[:, groups], query.shape[1])
         return self.context(self.softmax(scores), value[:, groups])
@@ -512,16 +404,7 @@ class Solution(SearchSolution):
     def rms_gain(self, states: Array, gain: Array) -> Array:
         return states * gain
 
-    def centered(self, states: Array) -> Array:
-        """Return the states that are normalized: they keep their mean."""
-        return states
-
     def rms_norm(self, states: Array, gain: Array) -> Array:
-        """Return x / √(mean(x²) + 1e-5) * gain for each step x.
-
-        states (B, T, D), gain (D,); the mean is over the width. Returns (B, T, D).
-        """
-        states = self.centered(states)
         return self.rms_gain(states / np.sqrt(self.squared_size(states) + 1e-5), gain)
 
     def gate(self, states: Array) -> Array:
@@ -532,10 +415,6 @@ class Solution(SearchSolution):
         return gated * states
 
     def swiglu(self, states: Array, w_gate: Array, w_up: Array, w_down: Array) -> Array:
-        """Return (SiLU(x W_gate) * (x W_up)) W_down, where SiLU(z) = z * sigmoid(z).
-
-        states (B, T, D); w_gate and w_up (D, F), w_down (F, D), applied as x @ w. Returns (B, T, D).
-        """
         return self.join_gate(self.gate(states @ w_gate), states @ w_up) @ w_down
 
     # Byte-pair encoding and sampling.
@@ -568,13 +447,6 @@ class Solution(SearchSolution):
         return counts
 
     def learn_merges(self, tokens: Sequence[int] | Array, count: int, first: int) -> tuple[Array, ...]:
-        """Learn byte-pair merges: return `count` pairs, and the tokens after all merges.
-
-        tokens (T,): numbers below `first`. In each round, count all pairs of neighbors (in 7 7 7 the pair 7 7
-        occurs twice), and choose the most frequent pair. If several are most frequent, choose the one that
-        occurs first. Replace it everywhere, from left to right, by a new number: `first` in the first round,
-        `first` + 1 in the second, and so on. Returns pairs (count, 2) and tokens (any length).
-        """
         original = merged = [int(token) for token in tokens]
         merges: list[Pair] = []
         for number in range(count):
@@ -590,12 +462,6 @@ class Solution(SearchSolution):
         return list(range(len(merges)))
 
     def apply_merges(self, tokens: Sequence[int] | Array, merges: Array, first: int) -> Array:
-        """Encode a text with learned merges: return the tokens (any length).
-
-        tokens (T,): numbers below `first`; merges (M, 2): pairs in the order in which exercise 17 (learn_merges)
-        learned them. The first pair becomes the token `first`, the second `first` + 1, and so on. Apply every
-        merge to the whole text, in this order, from left to right.
-        """
         merged, pairs = [int(token) for token in tokens], [(int(a), int(b)) for a, b in merges]
         for number in self.merge_order(pairs):
             merged = self.merge_pair(merged, pairs[number], self.new_token(first, number))
@@ -619,12 +485,6 @@ class Solution(SearchSolution):
         return np.asarray(probabilities / probabilities.sum())
 
     def next_token_probabilities(self, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
-        """Return the probabilities (V,) from which the next token is drawn.
-
-        logits (V,). First divide by the temperature. Then keep the top_k largest logits. Then keep the smallest
-        set of the most likely tokens whose probabilities, after the softmax over the tokens kept so far, sum to
-        top_p or more. All other tokens have the probability 0, and the rest sums to 1.
-        """
         logits = self.heat(logits, temperature)
         kept = self.top_k_tokens(logits, top_k)
         probabilities = self.softmax(np.where(kept, logits, -np.inf))
@@ -644,11 +504,6 @@ class Solution(SearchSolution):
         return sum(scores) / len(scores)
 
     def induction_score(self, weights: Array, tokens: Sequence[int] | Array) -> Array:
-        """Return how much a head attends to the token after the last earlier occurrence of the present token.
-
-        weights (T, T), a row for each query; tokens (T,). For every step t whose token occurred before, at s < t
-        (the last such s), the key is s + 1. Returns one number: the mean weight of these keys over these steps.
-        """
         words = [int(token) for token in tokens]
         earlier = [(step, self.earlier_step(words, step)) for step in range(len(words))]
         scores = [float(weights[step, self.induction_key(before)]) for step, before in earlier if before is not None]
@@ -658,13 +513,6 @@ class Solution(SearchSolution):
         return np.asarray((patched - corrupt) / (clean - corrupt))
 
     def patching_effect(self, clean: Array, corrupt: Array, patched: Array) -> Array:
-        """Return the fraction of the answer that each head restores when it is patched.
-
-        clean (N,) and corrupt (N,): the logit of the right answer for N inputs, and for the same inputs with
-        other tokens; patched (L, H, N): the same logit for the corrupt inputs, when the output of one head comes
-        from the clean input. Average over the inputs first. Returns (L, H): 1 if the head restores the clean
-        logit, 0 if it restores nothing.
-        """
         return self.effect(clean.mean(), corrupt.mean(), patched.mean(-1))
 
     def with_residual(self, weights: Array) -> Array:
@@ -675,21 +523,12 @@ class Solution(SearchSolution):
         return layer @ product
 
     def attention_rollout(self, weights: Array) -> Array:
-        """Return the attention rollout (T, T): how much each last state reads from each input.
-
-        weights (L, T, T), the first layer first, each row sums to 1. A layer with its residual connection is
-        0.5 A + 0.5 I. Multiply the layers so that the last layer is on the left.
-        """
         product = np.eye(weights.shape[-1])
         for layer in weights:
             product = self.join_layers(product, self.with_residual(layer))
         return product
 
     # The logit lens, a softmax with a sink, Fourier components, and the measures of doubt.
-
-    def lens_states(self, states: Array) -> Array:
-        """Return the states that the lens reads: those of the residual stream."""
-        return states
 
     def lens_norm(self, states: Array, norm: Array) -> Array:
         """Return the states as the output layer receives them."""
@@ -699,65 +538,32 @@ class Solution(SearchSolution):
         return states @ output.T
 
     def logit_lens(self, states: Array, norm: Array, output: Array) -> Array:
-        """Return the probabilities that the output layer reads in the state of each layer.
-
-        states (L, T, D): the residual stream before the first block, and after each block; norm (D,): the gain of
-        the final norm, x / √(mean(x²) + 1e-5) * norm for each state x, as in exercise 23 (rms_norm);
-        output (V, D): a row for each token. The scores of the tokens are norm(x) @ outputᵀ, followed by a
-        softmax. Returns (L, T, V); the last layer is the model's own prediction.
-        """
-        return self.softmax(self.token_logits(self.lens_norm(self.lens_states(states), norm), output))
-
-    def largest_score(self, scores: Array, sink: Array) -> Array:
-        """Return what is subtracted from the scores and the sink (B, H, Tq, 1), so that exp stays small."""
-        return np.maximum(scores.max(-1, keepdims=True), sink[:, None, None])
-
-    def place_sink(self, sink: Array) -> Array:
-        return sink[:, None, None]
-
-    def sink_shift(self, largest: Array) -> Array:
-        return largest
+        return self.softmax(self.token_logits(self.lens_norm(states, norm), output))
 
     def sink_power(self, sink: Array, largest: Array) -> Array:
         """Return the exp of the sink, which can be added to the sum of a row."""
-        return np.exp(self.place_sink(sink) - self.sink_shift(largest))
+        return np.exp(sink[:, None, None] - largest)
 
     def numerator(self, powers: Array, sink_power: Array) -> Array:
         return powers
-
-    def row_total(self, powers: Array) -> Array:
-        return np.asarray(powers.sum(-1, keepdims=True))
 
     def without_sink(self, weights: Array, sink_weight: Array) -> Array:
         """Return the weights on the keys: the rest went to the sink."""
         return weights
 
     def sink_softmax(self, scores: Array, sink: Array) -> Array:
-        """Return the weights of a softmax with a sink: exp(s_j) / (exp(a) + Σ_k exp(s_k)).
-
-        scores (B, H, Tq, Tk); sink (H,): the score a of each head's sink, which has no value. With a = 0 this is
-        softmax-off-by-one. Scores may be as large as 1000. Returns (B, H, Tq, Tk); a row sums to less than 1.
-        """
-        largest = self.largest_score(scores, sink)
+        largest = np.maximum(scores.max(-1, keepdims=True), sink[:, None, None])
         powers, sink_power = np.exp(scores - largest), self.sink_power(sink, largest)
-        total = self.row_total(powers) + sink_power
+        total = powers.sum(-1, keepdims=True) + sink_power
         return self.without_sink(self.numerator(powers, sink_power) / total, sink_power / total)
 
     def wins(self, fault: Array, good: Array) -> Array:
         """Return 1 for each pair in which the fault has more doubt, 0.5 for a tie, else 0."""
         return (fault > good) + 0.5 * (fault == good)
 
-    def count_pairs(self, faults: int, good: int) -> float:
-        return faults * good
-
     def auroc(self, doubts: Array, faulty: Array) -> Array:
-        """Return the probability that a faulty translation has more doubt than a good one.
-
-        doubts (N,); faulty (N,): 1 for a faulty translation, 0 for a good one. Compare each faulty translation
-        with each good one; a tie counts half. Returns one number: 1 is a perfect order, 0.5 is chance.
-        """
         fault, good = doubts[faulty == 1], doubts[faulty == 0]
-        return np.array(self.wins(fault[:, None], good[None]).sum() / self.count_pairs(len(fault), len(good)))
+        return np.array(self.wins(fault[:, None], good[None]).sum() / (len(fault) * len(good)))
 
     # One step of a recurrent decoder with attention.
 
@@ -781,19 +587,6 @@ class Solution(SearchSolution):
     def bahdanau_step(
         self, previous: Array, state: Array, memory: Array, cell: Any, w: Array, u: Array, v: Array, mask: Mask = None
     ) -> tuple[Array, ...]:
-        """Return the next state s_i, and the weights α_i.
-
-        e_ij = v · tanh(s_(i-1) W + h_j U);  α_i = softmax(e_i);  c_i = Σ_j α_ij h_j;
-        s_i = cell([y_(i-1); c_i], s_(i-1))
-
-        previous (B, E): the previous word's embedding y_(i-1); state (B, D): s_(i-1); memory (B, T, M): the h_j;
-        cell: a function, cell(input (B, E + M), state (B, D)) returns the next state (B, D);
-        w (D, A), u (M, A), v (A,); mask (B, T), True = may attend. Returns s_i (B, D), α_i (B, T).
-        The softmax with a mask is exercise 2 (masked_softmax).
-
-        Or as a module with its own weights: class BahdanauStep(nn.Module): __init__(self, width, memory, inner)
-        for D, M and A, forward(self, previous, state, memory, cell, mask=None)
-        """
         query = self.query_state(previous, state, memory, cell)
         weights = self.masked_softmax(self.additive_scores(query, memory, w, u, v), mask)
         return cell(self.cell_input(previous, self.memory_context(weights, memory)), state), weights
@@ -814,11 +607,6 @@ class Solution(SearchSolution):
         return float(losses[counted].sum() / counted.sum())
 
     def label_smoothed_loss(self, logits: Array, target: Array, smoothing: float, padding: int = PADDING) -> Array:
-        """Return the mean of -Σ_k q'(k) log p(k) over all steps whose target is not padding.
-
-        q'(k) = (1 - smoothing) δ(k, target) + smoothing / V, and p is the softmax of the logits.
-        logits (N, V); target (N,), token numbers; returns one number, in nats.
-        """
         distribution = self.target_distribution(target, logits.shape[-1], smoothing)
         losses = -(distribution * self.log_softmax(logits)).sum(-1)
         return np.array(self.mean_loss(losses, self.counted_steps(target, padding)))
@@ -831,7 +619,6 @@ class Solution(SearchSolution):
         return np.exp(self.log_softmax(logits)) - np.eye(logits.shape[-1])[gold]
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
-        """Return the result of `record_training`: decoder input, normalized gradient and four numbers."""
         decoder_input, gold = self.shift(target)
         gradient = self.logit_gradient(table[:, : decoder_input.shape[1]], gold)
         gradient = gradient * self.counted_steps(gold, PADDING)[..., None]

@@ -38,14 +38,10 @@ class Puzzle:
     longest: int = 5
     causal: bool = False
     """Whether a step sees itself and earlier steps only. The model is then decoder-only, otherwise an encoder."""
-    listed: Callable[[], list[str]] | None = None
-    """Returns the inputs; None: all texts of up to `longest` letters."""
 
     @functools.cached_property
     def inputs(self) -> list[str]:
         """All inputs, the shortest first."""
-        if self.listed is not None:
-            return sorted(self.listed(), key=len)
         lengths = range(1, self.longest + 1)
         return ["".join(letters) for n in lengths for letters in product(self.alphabet, repeat=n)]
 
@@ -93,8 +89,6 @@ class Puzzle:
 
     @property
     def texts(self) -> str:
-        if self.listed is not None:
-            return f"Texts are like {' and '.join(self.inputs[:: len(self.inputs) // 2][:2])}."
         return f"Texts have 1 to {self.longest} letters: {', '.join(self.alphabet)}."
 
     @property
@@ -124,49 +118,26 @@ def find_puzzle(name: str) -> Puzzle:
     return PUZZLES[name]
 
 
-def _follower(text: str, step: int) -> str:
-    place = text.rfind(text[step], 0, step)
-    return BLANK if place < 0 else text[place + 1]
+def _letter_at(text: str, place: int) -> str | None:
+    return text[place] if 0 <= place < len(text) else None
 
 
-def open_brackets(text: str) -> list[int]:
-    """Return the number of open brackets after each step."""
-    return list(accumulate(1 if sign == "(" else -1 for sign in text))
+def _open_brackets(text: str, step: int) -> list[int]:
+    """Return the number of open brackets after each step so far."""
+    return list(accumulate(1 if sign == "(" else -1 for sign in text[: step + 1]))
 
 
-def _balanced(text: str) -> bool:
-    return open_brackets(text)[-1] == min(open_brackets(text)) == 0
-
-
-def _dates() -> list[str]:
-    days = product(range(1, 32), range(1, 13))
-    return [f"{day}.{month}.{(31 * day + 7 * month) % 100:02d}" for day, month in days]
-
-
-def each_step(answer: Callable[[str, int], Any]) -> Callable[[str], list[Value]]:
+def each_step(code: str) -> Callable[[str], list[Value]]:
+    """Return the function that answers each step of a text by an expression of `puzzles.toml`."""
+    answer = eval(f"lambda text, step: {code}", {"at": _letter_at, "heights": _open_brackets})  # data of this package
     return lambda text: [answer(text, step) for step in range(len(text))]
 
 
-SOLUTIONS: dict[str, Callable[[str], Sequence[Value]]] = {
-    "first": each_step(lambda text, step: text[0]),
-    "previous": each_step(lambda text, step: text[step - 1] if step else BLANK),
-    "count": each_step(lambda text, step: text[: step + 1].count("a")),
-    "repeated": each_step(lambda text, step: text[step] in text[:step]),
-    "histogram": each_step(lambda text, step: text.count(text[step])),
-    "reverse": lambda text: text[::-1],
-    "rotate": lambda text: text[-1] + text[:-1],
-    "palindrome": lambda text: [text == text[::-1]] * len(text),
-    "sort": sorted,
-    "balanced": each_step(lambda text, step: _balanced(text[: step + 1])),
-    "year": lambda text: [*text[-2:], *BLANK * (len(text) - 2)],
-    "induction": each_step(_follower),
-}
-"""The right answers of each puzzle."""
 TEXTS: dict[str, Any] = tomllib.loads(
     files("regard_course.puzzles").joinpath("puzzles.toml").read_text(encoding="utf-8")
 )
 PUZZLES: dict[str, Puzzle] = {
-    name: Puzzle(name=name, solve=SOLUTIONS[name], listed=_dates if name == "year" else None, **text)
+    name: Puzzle(name=name, solve=each_step(text["answer"]), **{key: text[key] for key in text if key != "answer"})
     for name, text in TEXTS["puzzles"].items()
 }
 """The puzzles by name, the easiest first."""

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from regard.errors import InputError
 from regard.result import Result
 from regard_course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram, read_program
-from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, open_brackets, show_answer
+from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, show_answer
 from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, Assignment, ForkServer, run_file
 from regard_lab.programs.language import (
     Aggregate,
@@ -22,6 +22,7 @@ from regard_lab.programs.language import (
     Condition,
     Constant,
     Elementwise,
+    Evaluation,
     Expression,
     Otherwise,
     Selector,
@@ -35,7 +36,7 @@ from regard_lab.programs.language import (
     width,
 )
 
-# Wrong ideas: how their answers are compared with those of a learner, and ideas that fit every puzzle.
+# Wrong ideas: how their answers are compared with those of a learner.
 
 
 class WrongIdea(NamedTuple):
@@ -55,130 +56,25 @@ class WrongIdea(NamedTuple):
         )
 
 
-def _ideas(group: str, **solutions: Callable[[str], Sequence[Value]]) -> list[WrongIdea]:
-    """Return wrong ideas with their texts in `puzzles.toml`."""
-    return [WrongIdea(**TEXTS["ideas"][group][name], solve=solve) for name, solve in solutions.items()]
-
-
-def letter_at(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    """Return the function that answers with the letter at a place, or without a value outside the text."""
-    return each_step(lambda text, step: text[place(text, step)] if 0 <= place(text, step) < len(text) else None)
-
-
-def general_ideas(puzzle: Puzzle) -> list[WrongIdea]:
-    """Return the wrong ideas that fit every puzzle: other letters, and the tasks of other puzzles."""
-    ideas = _ideas(
-        "general",
-        own_letter=list,
-        letter_before=letter_at(lambda text, step: step - 1),
-        letter_before_or_own=each_step(lambda text, step: text[max(step - 1, 0)]),
-        letter_after=letter_at(lambda text, step: step + 1),
-        last_letter=lambda text: text[-1] * len(text),
-    )
-    return ideas + [
-        WrongIdea(f"This program solves another puzzle: {other.name}.", "Read the task again.", other.solve)
-        for other in PUZZLES.values()
-        if other is not puzzle and other.alphabet == puzzle.alphabet
-    ]
-
-
-def last_ideas(puzzle: Puzzle) -> list[WrongIdea]:
-    """Return the wrong ideas that fit every puzzle and say little: for programs without another explanation."""
-    return _ideas(
-        "last",
-        no_value=each_step(lambda text, step: None),
-        reversed=lambda text: list(puzzle.solve(text))[::-1],
-        too_late=lambda text: [None, *list(puzzle.solve(text))[:-1]],
-        too_early=lambda text: [*list(puzzle.solve(text))[1:], None],
-    )
-
-
 def _plain(answers: Iterable[str]) -> list[str]:
     return [BLANK if answer == NO_VALUE else answer for answer in answers]
 
 
-# The wrong ideas of each puzzle: mistakes, and the answers that they give.
-
-
-def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    """Return the function that moves each letter to its rank. Of several letters, the first is shown."""
-    return lambda text: [
-        next((text[key] for key in range(len(text)) if rank(text, key) == step), None) for step in range(len(text))
-    ]
-
-
-def _so_far(answer: Callable[[list[int]], Value]) -> Callable[[str], list[Value]]:
-    """Return the function that answers from the numbers of open brackets after each step so far."""
-    return each_step(lambda text, step: answer(open_brackets(text[: step + 1])))
-
-
-def _before_match(text: str, step: int) -> Value:
-    place = text.rfind(text[step], 0, step)
-    return text[place - 1] if place > 0 else None
-
-
-IDEAS: Mapping[str, Sequence[WrongIdea]] = {
-    name: _ideas(name, **solutions)
-    for name, solutions in {
-        "first": {"second_letter": each_step(lambda text, step: text[1] if step else None)},
-        "previous": {"next_letter": each_step(lambda text, step: None)},
-        "count": {
-            "strict": each_step(lambda text, step: text[:step].count("a")),
-            "every_letter": each_step(lambda text, step: step + 1),
-            "own_step": each_step(lambda text, step: int(text[step] == "a")),
-        },
-        "repeated": {
-            "counts_itself": each_step(lambda text, step: True),
-            "later_steps": each_step(lambda text, step: text.count(text[step]) > 1),
-            "previous_letter": each_step(lambda text, step: bool(step) and text[step] == text[step - 1]),
-        },
-        "histogram": {
-            "steps_so_far": each_step(lambda text, step: text[: step + 1].count(text[step])),
-            "not_itself": each_step(lambda text, step: text.count(text[step]) - 1),
-        },
-        "reverse": {
-            "off_by_one": letter_at(lambda text, step: len(text) - step),
-            "negative": letter_at(lambda text, step: step - len(text) + 1),
-            "fixed_length": letter_at(lambda text, step: 4 - step),
-            "from_the_end": each_step(lambda text, step: None),
-        },
-        "rotate": {
-            "to_the_left": lambda text: text[1:] + text[0],
-            "first_missing": letter_at(lambda text, step: step - 1),
-            "two_steps": each_step(lambda text, step: text[(step - 2) % len(text)]),
-        },
-        "palindrome": {
-            "own_pair": each_step(lambda text, step: text[step] == text[-1 - step]),
-            "any_pair": lambda text: [any(a == b for a, b in zip(text, text[::-1], strict=True))] * len(text),
-            "outer_pair": lambda text: [text[0] == text[-1]] * len(text),
-        },
-        "sort": {
-            "equal_letters": _placed(lambda text, step: sum(letter < text[step] for letter in text)),
-            "last_of_equal": _placed(lambda text, step: sum(letter <= text[step] for letter in text) - 1),
-            "largest_first": _placed(lambda text, step: sum(letter > text[step] for letter in text)),
-            "not_strict": _placed(lambda text, step: sum(letter <= text[step] for letter in text)),
-        },
-        "balanced": {
-            "order_ignored": _so_far(lambda heights: heights[-1] == 0),
-            "still_open": _so_far(lambda heights: min(heights) >= 0),
-            "strict": _so_far(lambda heights: heights[-1] == 0 and min(heights) > 0),
-        },
-        "year": {
-            "month": letter_at(lambda text, step: step + 1 + text.index(".")),
-            "fixed_position": letter_at(lambda text, step: step + 4),
-            "own_steps": each_step(lambda text, step: text[step] if step >= len(text) - 2 else None),
-            "wrong_order": each_step(lambda text, step: text[-1 - step] if step < 2 else None),
-            "day": each_step(lambda text, step: text[step] if step < 2 else None),
-        },
-        "induction": {
-            "first_occurrence": each_step(
-                lambda text, step: text[text.index(text[step]) + 1] if text[step] in text[:step] else None
-            ),
-            "letter_before": each_step(_before_match),
-        },
-    }.items()
+IDEAS: dict[str, list[WrongIdea]] = {
+    group: [WrongIdea(idea["words"], idea["instead"], each_step(idea["answer"])) for idea in ideas.values()]
+    for group, ideas in TEXTS["ideas"].items()
 }
-"""Wrong ideas by name of the puzzle."""
+"""Wrong ideas by name of the puzzle; "general" ideas fit every puzzle, "last" ones only
+programs without another explanation."""
+
+
+def other_puzzles(puzzle: Puzzle) -> list[WrongIdea]:
+    """Return the tasks of the other puzzles as wrong ideas."""
+    return [
+        WrongIdea(f"This program solves another puzzle: {other.name}.", "Read the task again.", other.solve)
+        for other in PUZZLES.values()
+        if other is not puzzle and other.alphabet == puzzle.alphabet
+    ]
 
 
 # Repairs: single changes to a wrong program that make it right for all inputs. Each part of the program is
@@ -234,169 +130,111 @@ def _all_repairs(program: WrittenProgram, puzzle: Puzzle, answers: Mapping[str, 
     answer = program.answer
     parts = [part for part in program.lines if part in _reachable(answer)]
     selectors = [part for part in parts if isinstance(part, Selector)]
-    lines = {condition: program.lines[selector] for selector in selectors for condition in selector.conditions}
-    blank = Otherwise("input", answer, BLANK)
+    lines = {**program.lines, **{each: program.lines[part] for part in selectors for each in part.conditions}}
     empty = {step for values in answers.values() for step, value in enumerate(values) if value == NO_VALUE}
     reason = ": no step comes before the first one" if empty == {0} else ""
-    yield Repair(
-        program.lines[answer],
-        f"A step has no value, because nothing is selected for it{reason}.",
-        f'Give such steps a value: .otherwise("{BLANK}").',
-        answer,
-        blank,
-    )
-    for keys, queries in ((indices, answer), (answer, indices)):
-        yield Repair(
-            program.lines[answer],
-            "The answer is a place: the letter there is not read yet.",
-            "Select the step at this place, and aggregate its letter.",
-            answer,
-            aggregate(select(keys, queries), tokens),
-        )
-    for condition, line in lines.items():
-        for words, instead, new in _change_condition(condition, puzzle):
-            yield Repair(line, words, instead, condition, new)
-    for selector in selectors:
-        for words, instead, new in _change_selector(selector, puzzle):
-            yield Repair(program.lines[selector], words, instead, selector, new)
-    for part in parts:
-        if isinstance(part, Expression) and part not in (tokens, indices):
-            for words, instead, new in _change_expression(part):
-                yield Repair(program.lines[part], words, instead, part, new)
+    changes: list[tuple[Any, Iterable[Change]]] = [
+        (answer, [("no_value", {"reason": reason}, Otherwise("input", answer, BLANK))]),
+        (answer, [("place", {}, aggregate(select(indices, answer), tokens))]),
+        (answer, [("place", {}, aggregate(select(answer, indices), tokens))]),
+        *((each, _change_condition(each, puzzle)) for each in lines if isinstance(each, Condition)),
+        *((part, _change_selector(part, puzzle)) for part in selectors),
+    ]
+    expressions = [part for part in parts if isinstance(part, Expression) and part not in (tokens, indices)]
+    changes += [(part, _change_expression(part)) for part in expressions]
+    for part, changed in changes:
+        for name, values, new in changed:
+            words, instead = (text.format(**values) for text in TEXTS["repairs"][name])
+            yield Repair(lines[part], words, instead, part, new)
 
 
-Change = tuple[str, str, Any]
+Change = tuple[str, dict[str, Any], Any]
+"""Name of the repair in `puzzles.toml`, the values in its texts, and the changed part."""
 
 
 def _change_condition(condition: Condition, puzzle: Puzzle) -> Iterator[Change]:
     keys, queries, predicate = condition.keys, condition.queries, condition.predicate
     relation: str | None = cast(TableFunction, predicate).relation
+    relations: list[tuple[str, str]] = []
     if relation in STRICT:
-        new = STRICT[relation]
-        strict = "strict: equal values are left out" if relation in "<>" else "not strict: equal values count too"
-        yield (
-            f"The comparison key {relation} query is {strict}.",
-            f"Compare with key {new} query.",
-            replace(condition, predicate=RELATIONS[new]),
-        )
-        for new in (SWAPPED[relation], STRICT[SWAPPED[relation]]):
-            words = f"Keys and queries are swapped in the comparison key {relation} query."
-            yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
-    if relation in ("=", "≠"):
-        new = "≠" if relation == "=" else "="
-        words = f"The comparison key {relation} query is the opposite of what is needed."
-        yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
-    words = "Keys and queries are swapped: select(keys, queries) has the steps to be selected first."
-    yield words, "Exchange the first two arguments.", Condition(queries, keys, predicate)
-    for shift in (1, -1):
-        words = "The positions that are compared are off by one."
-        moved = replace(condition, queries=queries.map(partial(_shift, shift)))
-        yield words, f"Compare with the query {'plus' if shift > 0 else 'minus'} 1.", moved
+        swapped = SWAPPED[relation]
+        relations = [("strict" if relation in "<>" else "not_strict", STRICT[relation])]
+        relations += [("swapped_order", swapped), ("swapped_order", STRICT[swapped])]
+    elif relation in ("=", "≠"):
+        relations = [("opposite", "≠" if relation == "=" else "=")]
+    for name, new in relations:
+        yield name, {"old": relation, "new": new}, replace(condition, predicate=RELATIONS[new])
+    yield "swapped", {}, Condition(queries, keys, predicate)
+    for shift, sign in ((1, "plus"), (-1, "minus")):
+        yield "shifted", {"sign": sign}, replace(condition, queries=queries.map(partial(_shift, shift)))
     if relation is None:
-        words = "Keys and queries are swapped in the comparison: its function has the key first, then the query."
-        swapped = replace(condition, predicate=lambda key, query: predicate(query, key))
-        yield words, "Exchange the parameters of the function.", swapped
+        yield "swapped_function", {}, replace(condition, predicate=lambda key, query: predicate(query, key))
     elif keys is tokens and (queries is tokens or isinstance(queries, Constant)):
-        yield from _change_letters(condition, RELATIONS[relation], puzzle.alphabet)
+        letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"
+        for value in puzzle.alphabet:
+            asked = replace(condition, queries=constant(value), predicate=RELATIONS[relation])
+            yield "other_letter", {"letter": letter, "value": value}, asked
+        own = replace(condition, queries=tokens, predicate=RELATIONS[relation])
+        yield "own_letter", {"letter": letter}, own
     if relation is not None and keys in (tokens, indices):
-        other, kind, pair = (
-            (indices, int, "letters are compared with indices")
-            if keys is tokens
-            else (tokens, str, "indices are compared with letters")
-        )
-        if _kinds(queries, puzzle) == {kind}:
-            words = f"Values of two kinds, which are never equal: {pair}."
-            yield words, "Use keys of the other kind.", Condition(other, queries, RELATIONS[relation])
+        letters = keys is tokens
+        if _kinds(queries, puzzle) == {int if letters else str}:
+            pair = "letters are compared with indices" if letters else "indices are compared with letters"
+            yield "two_kinds", {"pair": pair}, Condition(indices if letters else tokens, queries, RELATIONS[relation])
 
 
-def _sample(puzzle: Puzzle) -> Sequence[str]:
-    return [*puzzle.inputs[: SAMPLE // 2], *puzzle.inputs[-SAMPLE // 2 :]]
+def _sample(puzzle: Puzzle) -> Iterator[Evaluation]:
+    return map(puzzle.evaluation, [*puzzle.inputs[: SAMPLE // 2], *puzzle.inputs[-SAMPLE // 2 :]])
 
 
 def _kinds(expression: Expression, puzzle: Puzzle) -> set[type]:
     with contextlib.suppress(InputError, TypeError, KeyError):
-        values = [value for text in _sample(puzzle) for value in puzzle.evaluation(text).values(expression)]
-        return {type(value) for value in values if value is not None}
+        return {type(value) for text in _sample(puzzle) for value in text.values(expression) if value is not None}
     return set()
-
-
-def _selected_too(selector: Selector, relation: str, puzzle: Puzzle) -> str:
-    """Return which steps a selector selects that do not have a relation to the query."""
-    with contextlib.suppress(InputError, TypeError, KeyError):
-        sides = {
-            (key > query) - (key < query)
-            for text in _sample(puzzle)
-            for query, keys in enumerate(puzzle.evaluation(text).selected(selector))
-            for key in keys
-            if not RELATIONS[relation](key, query)
-        }
-        return " and ".join(words for side, words in SIDES.items() if side in sides)
-    return ""
-
-
-def _change_letters(condition: Condition, relation: Callable[[Any, Any], bool], alphabet: str) -> Iterator[Change]:
-    """Return the changes of the letter that a condition asks for."""
-    queries = condition.queries
-    letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"
-    for value in alphabet:
-        words = f"Each step asks for {letter}, but it must ask for {value!r}."
-        changed = replace(condition, queries=constant(value), predicate=relation)
-        yield words, f"Use constant({value!r}) as queries.", changed
-    words = f"Each step asks for {letter}, but it must ask for its own letter."
-    yield words, "Use tokens as queries.", replace(condition, queries=tokens, predicate=relation)
 
 
 def _change_selector(selector: Selector, puzzle: Puzzle) -> Iterator[Change]:
     for index in range(len(selector.conditions) if len(selector.conditions) > 1 else 0):
         rest = selector.conditions[:index] + selector.conditions[index + 1 :]
-        words = "One condition is too many: steps are left out that are needed."
-        yield words, "Leave it out.", replace(selector, conditions=rest)
+        yield "condition", {}, replace(selector, conditions=rest)
+    places: set[tuple[int, int]] = set()
+    with contextlib.suppress(InputError, TypeError, KeyError):
+        rows = [row for text in _sample(puzzle) for row in enumerate(text.selected(selector))]
+        places = {(key, query) for query, keys in rows for key in keys}
     for relation in ORDERS:
-        steps = _selected_too(selector, relation, puzzle)
-        if not steps:
-            continue
-        both = selector & select(indices, indices, RELATIONS[relation])
-        instead = f"Add the condition key {relation} query for the positions: & select(indices, indices, ...)."
-        yield f"The selector selects {steps} too.", instead, both
-    words = "The selector does not compare the letters."
-    yield words, "Add & select(tokens, tokens).", selector & select(tokens, tokens)
+        sides = {(key > query) - (key < query) for key, query in places if not RELATIONS[relation](key, query)}
+        if sides:
+            steps = " and ".join(words for side, words in SIDES.items() if side in sides)
+            both = selector & select(indices, indices, RELATIONS[relation])
+            yield "selected_too", {"steps": steps, "relation": relation}, both
+    yield "letters", {}, selector & select(tokens, tokens)
 
 
 def _change_expression(part: Expression) -> Iterator[Change]:
     counted = isinstance(part, Average) and part.numbers is None
-    for shift in (-1, 1):
-        side = "too large" if shift < 0 else "too small"
-        itself = " Does the step count itself?" if counted and shift < 0 else ""
-        moved = part.map(partial(_shift, shift))
-        yield f"The number is one {side}: off by one.{itself}", f"{'Subtract' if shift < 0 else 'Add'} 1.", moved
-    negated = part.map(lambda value: not value if isinstance(value, bool) else None)
-    yield "True and False are exchanged: the answer is the opposite.", "Exchange them.", negated
+    itself = " Does the step count itself?" if counted else ""
+    yield "too_large", {"itself": itself}, part.map(partial(_shift, -1))
+    yield "too_small", {}, part.map(partial(_shift, 1))
+    yield "negated", {}, part.map(lambda value: not value if isinstance(value, bool) else None)
     if isinstance(part, Otherwise) and part.value != BLANK:
-        words = f"Steps without a value get the value {part.value!r}."
-        yield words, f'Give them the value "{BLANK}".', replace(part, value=BLANK)
+        yield "otherwise", {"value": part.value}, replace(part, value=BLANK)
     if isinstance(part, Average) and part.numbers is not None:
-        total = elementwise(operator.mul, part, width(part.selector))
-        words = "The result is a mean, where the number of steps is needed."
-        yield words, "Count with width(selector).", total
+        yield "mean", {}, elementwise(operator.mul, part, width(part.selector))
     if isinstance(part, Elementwise) and len(part.arguments) == 2:
-        exchanged = Elementwise(part.side, part.function, part.arguments[::-1])
-        yield "The two values are in the wrong order.", "Exchange the arguments.", exchanged
+        yield "arguments", {}, Elementwise(part.side, part.function, part.arguments[::-1])
     if isinstance(part, Elementwise) and len(part.arguments) == 1 and isinstance(part.function, TableFunction):
         values = {type(value) for value in part.function.table.values()}
         for sign, limit in product(RELATIONS if values == {bool} else (), range(3)):
             condition = part.arguments[0].map(partial(_compare, RELATIONS[sign], limit))
-            yield "The condition on the number is wrong.", f"The number must be {sign} {limit}.", condition
+            yield "limit", {"sign": sign, "limit": limit}, condition
     if isinstance(part, Aggregate) and part.values in (tokens, indices):
-        read, other = ("letter", indices) if part.values is tokens else ("position", tokens)
-        words = f"The {read} of the selected step is read, but its {'position' if other is indices else 'letter'}"
-        values_instead = replace(part, values=other)
-        yield f"{words} is needed.", "Aggregate the other one: tokens or indices.", values_instead
+        read, needed = ("letter", "position") if part.values is tokens else ("position", "letter")
+        other = replace(part, values=indices if part.values is tokens else tokens)
+        yield "read", {"read": read, "other": needed}, other
     if isinstance(part, Aggregate):
         for shift, where in ((1, "after"), (-1, "before")):
             place = aggregate(part.selector, indices).map(partial(_shift, shift))
-            near = aggregate(select(indices, place), part.values)
-            words = f"The value of the selected step is read, not that of the step {where} it: off by one."
-            yield words, f"Read the step {where} the selected one.", near
+            yield "near", {"where": where}, aggregate(select(indices, place), part.values)
 
 
 def _compare(relation: Callable[[Any, Any], bool], limit: int, value: Any) -> Any:
@@ -478,8 +316,6 @@ class PuzzleReport(Result):
     trouble: str = ""
     """Reason why the program has no answer for this input."""
     mistakes: list[NamedMistake] = field(default_factory=list)
-    clue: str = ""
-    """What the wrong answers have in common, or empty."""
 
     @property
     def text_label(self) -> str:
@@ -503,7 +339,7 @@ class PuzzleReport(Result):
             f"{NO_VALUE} stands for None: the step has no value" if NO_VALUE in self.given else "",
             self.trouble,
             *(f"→ {mistake}" for mistake in self.mistakes),
-            *(() if self.mistakes else (self.clue, unknown)),
+            *(() if self.mistakes else (unknown,)),
         ]
         begin = f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"
         return "\n  ".join([begin, *filter(None, lines)])
@@ -599,46 +435,20 @@ def check_program(program: WrittenProgram, puzzle: Puzzle) -> PuzzleReport:
         given=answers.get(text, []),
         trouble=trouble,
         mistakes=_name_mistakes(program, puzzle, answers),
-        clue=_find_clue(puzzle, answers),
     )
 
 
 def _name_mistakes(program: WrittenProgram, puzzle: Puzzle, answers: dict[str, list[str]]) -> list[NamedMistake]:
-    """Return the mistakes that explain all answers: a wrong idea of the puzzle and repairs, or a general idea."""
+    """Return the mistakes that explain all answers: a wrong idea and repairs."""
     complete = {text: answers.get(text, []) for text in puzzle.inputs}
 
-    def explain(ideas: Sequence[WrongIdea]) -> list[NamedMistake]:
-        found = next((idea for idea in ideas if idea.explains(puzzle, complete)), None)
-        return [] if found is None else [NamedMistake(words=found.words, instead=found.instead)]
+    def explain(*ideas: WrongIdea) -> list[NamedMistake]:
+        found = (idea for idea in ideas if idea.explains(puzzle, complete))
+        return [NamedMistake(words=idea.words, instead=idea.instead) for idea in islice(found, 1)]
 
     repairs: dict[str, NamedMistake] = {}
     for repair in find_repairs(puzzle, program, complete):
         named = NamedMistake(words=repair.words, instead=repair.instead, line=repair.line)
         repairs.setdefault(repair.words, named)
-    ideas = explain([*IDEAS[puzzle.name], *general_ideas(puzzle)])
-    return [*ideas, *repairs.values()][:MOST_SHOWN] or explain(last_ideas(puzzle))
-
-
-def _find_clue(puzzle: Puzzle, answers: dict[str, list[str]]) -> str:
-    """Return what the wrong answers have in common and some right answer has not."""
-    places = {
-        (text, step): text in answers and answers[text][step] == right
-        for text in puzzle.inputs
-        for step, right in enumerate(puzzle.expected[text])
-    }
-    letters = {text[step] for (text, step), right in places.items() if not right}
-    clues: list[tuple[str, Callable[[str, int], bool]]] = [
-        ("Only the first step is wrong.", lambda text, step: step == 0),
-        ("Only the last step is wrong.", lambda text, step: step == len(text) - 1),
-        (
-            "The longest texts are right: does the program use a fixed length?",
-            lambda text, step: len(text) < puzzle.longest,
-        ),
-        ("Only texts with equal letters are wrong.", lambda text, step: len(set(text)) < len(text)),
-        (f"Only steps with {', '.join(sorted(letters))} are wrong.", lambda text, step: text[step] in letters),
-    ]
-    for words, holds in clues:
-        shared = all(holds(*place) for place, right in places.items() if not right)
-        if shared and any(not holds(*place) for place, right in places.items() if right):
-            return words
-    return ""
+    known = explain(*IDEAS[puzzle.name], *IDEAS["general"], *other_puzzles(puzzle))
+    return [*known, *repairs.values()][:MOST_SHOWN] or explain(*IDEAS["last"])

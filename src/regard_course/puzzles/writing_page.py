@@ -143,7 +143,7 @@ class WritingPage:
         rows += [("your answer", report.given)] if report.given else []
         words = [report.trouble] if report.trouble else []
         items = "".join(f"<li>{html.escape(str(mistake))}</li>" for mistake in [*words, *report.mistakes])
-        missing = "" if items else f"<p>{report.clue} None of the known mistakes gives these answers.</p>"
+        missing = "" if items else "<p>None of the known mistakes gives these answers.</p>"
         return (
             f'<p class="wrong">✗ Wrong: {report.correct} of {report.inputs} inputs are right.</p>'
             f"{_table(rows)}<ul>{items}</ul>{missing}"

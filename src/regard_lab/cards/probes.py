@@ -7,10 +7,12 @@ every setting; measurements with another digest are not used.
 import dataclasses
 import hashlib
 import string
+import tomllib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Annotated, Any
 
 import torch
@@ -23,16 +25,7 @@ from regard.models.decoder_only import DecoderOnlyConfig
 from regard.streams import make_generator
 from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
-from regard.tasks.language_tasks import (
-    Induction,
-    InductionTaskConfig,
-    Mqar,
-    MqarTaskConfig,
-    Parity,
-    ParityTaskConfig,
-    Regression,
-    RegressionTaskConfig,
-)
+from regard.tasks.language_tasks import Induction, Mqar, Parity, Regression
 from regard.tasks.tokens import NextTokenTask, TokenTask, mark_positions
 
 # Small tasks for the probes of a card: copy, reverse and sort letters, and text of Python's help topics.
@@ -287,101 +280,19 @@ class CardProbe:
         return json_digest(self.settings(steps))[:12]
 
 
-INDUCTION = InductionTaskConfig(max_len=20, repeated=7, vocab_size=13)
-LETTERS = LettersConfig()
-SORTED = LettersConfig(test_letters=LETTERS.letters)
-LENGTHS = {"": 24, "x2": 48, "x4": 96}
-SHORT = LettersConfig(letters=6, test_letters=12)
-SHORT_LENGTHS = {"": 12, "x2": 24}
-MQAR2 = MqarTaskConfig(max_len=12, pairs=2, vocab_size=16)
-MQAR4 = MqarTaskConfig(max_len=20, pairs=4, vocab_size=16)
-MQAR8 = MqarTaskConfig(max_len=32, pairs=8, vocab_size=16)
-
-PROBES = {  # The probes by name
-    probe.name: probe
-    for probe in (
-        CardProbe(
-            "induction",
-            "continue a repeated part of a random sequence (20 tokens)",
-            *(Induction, INDUCTION, 1000),
-            lr=0.006,
-            inner=0,
-        ),
-        CardProbe("mqar4", "recall the values of 4 keys (20 tokens)", Mqar, MQAR4, 600),
-        CardProbe("mqar8", "recall the values of 8 keys (32 tokens)", Mqar, MQAR8, 500),
-        CardProbe(
-            "copy", "repeat 2 to 12 letters; x2 and x4: 24 and 48 letters", *(CopyLetters, LETTERS, 500), tests=LENGTHS
-        ),
-        CardProbe(
-            "reverse",
-            "repeat 2 to 12 letters from last to first; x2 and x4: 24 and 48 letters",
-            *(ReverseLetters, LETTERS, 500),
-            tests=LENGTHS,
-        ),
-        CardProbe("sort", "sort 2 to 12 letters", SortLetters, SORTED, 500),
-        CardProbe(
-            "parity",
-            "is the number of ones odd? (1 to 10 bits; tested on 10)",
-            *(Parity, ParityTaskConfig(max_len=10, test_len=10), 800),
-            tests={"": 11},
-            test_sequences=1024,
-        ),
-        CardProbe(
-            "regression",
-            "predict values of a linear function of 3 numbers from earlier points (11 points)",
-            *(Regression, RegressionTaskConfig(dims=3, points=11), 500),
-        ),
-        CardProbe(
-            "text",
-            "predict the next character of Python's help topics (32 characters)",
-            *(HelpText, HelpTextConfig(), 500),
-        ),
-        CardProbe(
-            "induction_one_layer",
-            "induction with one layer",
-            *(Induction, INDUCTION, 1000),
-            lr=0.006,
-            inner=0,
-            layers=1,
-            extra=True,
-        ),
-        # Settings in which the preconditions of claims hold that do not hold in the probes of every card.
-        CardProbe(
-            "induction_far",
-            "induction with 26 tokens, 7 to 19 steps after the first occurrence",
-            *(Induction, InductionTaskConfig(max_len=26, repeated=7, vocab_size=19), 1500),
-            lr=0.006,
-            inner=0,
-            extra=True,
-        ),
-        CardProbe(
-            "copy6", "repeat 2 to 6 letters; x2: 12 letters", CopyLetters, SHORT, 1000, tests=SHORT_LENGTHS, extra=True
-        ),
-        CardProbe(
-            "reverse6",
-            "repeat 2 to 6 letters from last to first; x2: 12 letters",
-            *(ReverseLetters, SHORT, 1000),
-            tests=SHORT_LENGTHS,
-            extra=True,
-        ),
-        CardProbe("mqar2", "recall the values of 2 keys (12 tokens)", Mqar, MQAR2, 800, extra=True),
-        CardProbe(
-            "mqar2_width16",
-            "recall the values of 2 keys at width 16",
-            *(Mqar, MQAR2, 800),
-            hidden=16,
-            inner=32,
-            extra=True,
-        ),
-        CardProbe(
-            "backcopy",
-            "a random walk over letters that repeats the letter before some letters, with one layer",
-            *(Backcopy, BackcopyConfig(), 700),
-            layers=1,
-            extra=True,
-        ),
-    )
+TASKS: dict[str, type[TokenTask]] = {
+    task.__name__: task
+    for task in (Induction, Mqar, CopyLetters, ReverseLetters, SortLetters, Parity, Regression, HelpText, Backcopy)
 }
+
+
+def _read_probe(name: str, task: str, sizes: Mapping[str, Any] | None = None, **settings: Any) -> CardProbe:
+    kind: Any = TASKS[task]
+    return CardProbe(name=name, task=kind, task_config=kind.config_class(**(sizes or {})), **settings)
+
+
+_TEXTS = tomllib.loads((files("regard_lab.cards") / "probes.toml").read_text(encoding="utf-8"))
+PROBES = {name: _read_probe(name, **settings) for name, settings in _TEXTS.items()}  # The probes by name
 
 
 def card_probes() -> list[str]:

@@ -23,17 +23,14 @@ def test_right_answers_by_hand() -> None:
         "first": ("cab", "ccc"),
         "previous": ("cab", "-ca"),
         "count": ("abca", "1112"),
-        "repeated": ("abac", "nnyn"),
         "histogram": ("abca", "2112"),
         "reverse": ("aabc", "cbaa"),
         "rotate": ("abca", "aabc"),
-        "palindrome": ("abb", "nnn"),
         "sort": ("cabb", "abbc"),
         "balanced": ("())(", "nynn"),
-        "year": ("1.1.38", "38----"),
         "induction": ("abcab", "---bc"),
     }
-    assert list(by_hand) == list(PUZZLES) and len(PUZZLES) == 12
+    assert list(by_hand) == list(PUZZLES) and len(PUZZLES) == 9
     for name, (text, answer) in by_hand.items():
         assert "".join(PUZZLES[name].expected[text]) == answer, name
 

@@ -32,7 +32,9 @@ def claim(expected: str) -> Claim:
         measured="a difference",
         value="score",
         expected=expected,  # type: ignore[arg-type]
-        conditions=(ClaimCondition(text="softmax makes errors", value="errors", least=0.5, where=(("softmax", "copy"),)),),
+        conditions=(
+            ClaimCondition(text="softmax makes errors", value="errors", least=0.5, where=(("softmax", "copy"),)),
+        ),
     )
 
 
