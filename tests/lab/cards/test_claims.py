@@ -14,7 +14,7 @@ from regard_lab.cards.card import (
     VALUES,
     Claim,
     ClaimResult,
-    Condition,
+    Precondition,
     claims_of,
     evaluate_claims,
     measure_cards,
@@ -32,7 +32,9 @@ def claim(expected: str) -> Claim:
         measured="a difference",
         value="score",
         expected=expected,  # type: ignore[arg-type]
-        conditions=(Condition(text="softmax makes errors", value="errors", least=0.5, where=(("softmax", "copy"),)),),
+        conditions=(
+            Precondition(text="softmax makes errors", value="errors", least=0.5, where=(("softmax", "copy"),)),
+        ),
     )
 
 
