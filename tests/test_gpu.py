@@ -171,8 +171,7 @@ def test_a_loaded_run_is_looked_at_and_explained(tmp_path: Path) -> None:
     assert run.align([("w1 w2", "w2 w1")])
 
 
-def test_external_models_are_recorded(tmp_path: Path) -> None:
-    del tmp_path
+def test_external_models_are_recorded() -> None:
     torch.manual_seed(0)
     model = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0), 2, enable_nested_tensor=False

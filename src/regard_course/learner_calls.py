@@ -27,7 +27,7 @@ from regard_course.arrays import (
     loaded_torch,
 )
 from regard_course.inputs import Array, Case, Specification
-from regard_course.recording import StepRecorder, record_run, trace_arrays
+from regard_course.recording import ArrayRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
 from regard_course.weight_matching import (
     CopiedWeights,
@@ -190,7 +190,7 @@ def record_answer(exercise: Specification, solution: Any, case: Case) -> list[li
     runs = []
     for library in guess_libraries(solution):
         for layout in _layouts(exercise, solution, case):
-            recorder = StepRecorder()
+            recorder = ArrayRecorder()
             with contextlib.suppress(Exception):  # what was computed before an error is recorded
                 function, _, values, _ = _prepare(exercise, solution, case, layout)
                 arguments = {name: convert_argument(value, library) for name, value in values.items()}

@@ -22,7 +22,7 @@ MAX_SIZE, MAX_NUMBERS = 4_000, 300_000
 """Limits of the numbers of an array that is recorded, and of all arrays together."""
 
 
-class StepRecorder:
+class ArrayRecorder:
     """The arrays of a run, each once."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def _as_floats(value: Any) -> Array | None:
 class _TracedArray(np.ndarray[Any, Any]):
     """Array whose operations are recorded."""
 
-    recorder: StepRecorder
+    recorder: ArrayRecorder
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         options["out"] = tuple(map(_plain, options["out"])) if options.get("out") else None
@@ -102,7 +102,7 @@ def _plain(value: Any) -> Any:
     return value.view(np.ndarray) if isinstance(value, np.ndarray) else value
 
 
-def trace_arrays(value: Any, recorder: StepRecorder) -> Any:
+def trace_arrays(value: Any, recorder: ArrayRecorder) -> Any:
     """Return an argument for NumPy code whose operations are recorded."""
     if isinstance(value, Mapping):
         return {name: trace_arrays(part, recorder) for name, part in value.items()}
@@ -112,7 +112,7 @@ def trace_arrays(value: Any, recorder: StepRecorder) -> Any:
 
 
 @contextlib.contextmanager
-def record_run(recorder: StepRecorder) -> Iterator[None]:
+def record_run(recorder: ArrayRecorder) -> Iterator[None]:
     """Record the operations of PyTorch, and the variables of the learner's functions."""
     torch = loaded_torch()
     with contextlib.ExitStack() as stack:

@@ -148,9 +148,10 @@ def test_repeated_calls(states: Tensor, layer: str, shared: int) -> None:
         model(states)
 
 
-@pytest.mark.parametrize("kind", [EncoderLayer, nn.TransformerEncoderLayer])
-def test_a_shorter_pass_drops_the_calls_of_a_longer_one(states: Tensor, kind: Any) -> None:
-    layer = kind(8, 2, 16)
+@pytest.mark.parametrize(
+    "layer", [EncoderLayer(8, 2, 16), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)], ids=["regard", "torch"]
+)
+def test_a_shorter_pass_drops_the_calls_of_a_longer_one(states: Tensor, layer: nn.Module) -> None:
     model = nn.Sequential(Loop(layer), layer)
     with regard.record(model) as records:
         model(states)

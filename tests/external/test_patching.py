@@ -14,19 +14,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
 
 
-def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
-    subject = regard.look(model_of("llama"), tokenizer)
-    with pytest.raises(InputError, match="inputs have 6 and 3 tokens: pass two inputs with the same number"):
-        regard.patch(subject, CLEAN, "the cat sat")
-    with pytest.raises(InputError, match="both inputs have the same answer"):
-        regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
+def test_a_model_without_logits_is_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     with pytest.raises(InputError, match="BertModel returns states and no logits: choose a model with an output layer"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
-    for answers in (3, "ran", ("ran",), ("ran", 4)):
-        with pytest.raises(InputError, match=r"answers .* is of type .*: give None or a sequence of str"):
-            regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="subject 3 is of type int: give Subject"):
-        regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]
 
 
 class TwoLayerModel(nn.Module):

@@ -301,13 +301,11 @@ def test_presets() -> None:
 
 
 def test_text_that_does_not_fit_is_refused_before_a_run_is_written(tmp_path: Path) -> None:
-    text, links = write(tmp_path), tmp_path / "links"
-    links.write_text(f"{LINKS}\n" * 240)
+    text = write(tmp_path)
     for flags, message in (
         ({**FEW, "tokens": 3}, "tokens 3 is less than the .* of the longest sentence"),
         ({**FEW, "max_len": 2}, "train.de.* and .*train.en.* has no pairs: 0 pairs; left out: 240 too long"),
         ({**FEW, "max_len": 2, "strict": True}, "tokens, but the limit is 2"),
-        ({"model": "recurrent", "score": "none", "guide": links}, "guide needs attention to the source"),
     ):
         with pytest.raises(InputError, match=message):
             regard.train("translation", **text, **flags, savepath=tmp_path / "models")

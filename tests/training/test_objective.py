@@ -291,3 +291,10 @@ def test_recurrent_decoder_is_guided_stepwise(tmp_path: Path) -> None:
         )
         losses.append(run.metrics[-1]["loss"])
     assert losses[1] > losses[0]
+
+
+def test_a_model_without_attention_is_not_guided(tmp_path: Path) -> None:
+    (tmp_path / "links").write_text(f"{LINKS}\n" * 240)
+    flags: dict[str, Any] = {"model": "recurrent", "score": "none", "guide": tmp_path / "links", "progress": False}
+    with pytest.raises(InputError, match="guide needs attention to the source"):
+        regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)

@@ -237,7 +237,6 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
     "a blank line": (put(""), "line 2: it is not valid JSON"),
     "foreign": (put('{"epoch": 3}'), "line 2: 'step' is missing"),
     "a text": (put('{"step": 12, "loss": "low", "exact_match": 0.0}'), "is a text, not a"),
-    "no step": (put('{"loss": 1.0, "exact_match": 0.0}'), "line 2: 'step' is missing"),
     "step 0": (put('{"step": 0, "loss": 1.0, "exact_match": 0.0}', 0), "line 1: 'step' has an invalid value"),
     "a step twice": (put('{"step": 10, "loss": 1.0, "exact_match": 0.0}'), "line 2: step 10 does not come after"),
     "another order": (lines(1, 0, 2), "line 2: step 10 does not come after step 20"),

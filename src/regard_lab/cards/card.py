@@ -73,7 +73,7 @@ Verdict = Literal["reproduced", "not seen at this size", "contradicted", "too fe
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimCondition:
+class Precondition:
     """What must hold before a claim can be tested."""
 
     text: str  # The condition, and what is measured
@@ -104,7 +104,7 @@ class Claim:
     measured: str  # What the difference is, with its unit
     value: str  # What is compared: a name of `VALUES` or `DIFFERENCES`
     expected: Literal["above 0", "below 0"]  # Sign of the difference if the claim holds
-    conditions: tuple[ClaimCondition, ...]  # What must hold before the claim can be tested
+    conditions: tuple[Precondition, ...]  # What must hold before the claim can be tested
 
     @property
     def measurements(self) -> tuple[tuple[str, str], ...]:

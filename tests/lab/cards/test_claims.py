@@ -14,7 +14,7 @@ from regard_lab.cards.card import (
     VALUES,
     Claim,
     ClaimResult,
-    ClaimCondition,
+    Precondition,
     claims_of,
     evaluate_claims,
     measure_cards,
@@ -33,7 +33,7 @@ def claim(expected: str) -> Claim:
         value="score",
         expected=expected,  # type: ignore[arg-type]
         conditions=(
-            ClaimCondition(text="softmax makes errors", value="errors", least=0.5, where=(("softmax", "copy"),)),
+            Precondition(text="softmax makes errors", value="errors", least=0.5, where=(("softmax", "copy"),)),
         ),
     )
 

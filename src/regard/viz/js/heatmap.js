@@ -144,10 +144,7 @@ function hatchFirst(pen, { viewport, colours }) {
     pen.line([left, y], [right, y - Math.min(6, box.width)], { stroke: colours.ink, width: 0.7 });
 }
 
-/**
- * @param {Pen} pen @param {Panel} panel
- * @param {boolean} numbers otherwise a minus where a weight fell @param {number} [size] of the digits
- */
+/** @param {Pen} pen @param {Panel} panel @param {boolean} numbers or a minus where one fell @param {number} [size] */
 function writeWeights(pen, panel, numbers, size) {
   const { viewport, scene, head, colours } = panel;
   const { matrix, changes, largest, scale } = scene;
