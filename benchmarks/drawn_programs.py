@@ -152,7 +152,7 @@ EACH = 5
 NAMED: dict[str, tuple[tuple[Kind, str], ...]] = {
     "compiled": tuple(("compiled", name) for name in ("count", "first", "repeated", "copy", "distinct")),
     "trained in": (("trained-in", "previous"),) * EACH,
-    "learned": (*[("learned", "counting")] * 2, *[("learned", "difference")] * 2, ("learned", "signal")),
+    "learned": tuple(("learned", name) for name in ("counting", "counting", "difference", "difference", "signal")),
     "trap": tuple(("trap", name) for name in ("loud", "sink", "decoy", "saturation", "constant-heads")),
 }
 """Kinds whose models have a name in `regard bench`."""
