@@ -63,8 +63,8 @@ GRID: dict[str, tuple[float, ...]] = {
 KINDS = (*(verdict for verdict in get_args(Need) if verdict != "cannot be told"), TOGETHER, "alignment", *GRID)
 
 
-SETS = ("needed only together", "backup", "opposes", TOGETHER)
-"""Verdicts that name other heads, and all of them."""
+VERDICTS = ("needed", "not needed", "needed only together", "backup", "opposes", TOGETHER)
+"""Verdicts on heads; the last kind stands for all that name other heads."""
 
 
 def measure_planted_models(kind: str, folder: Path) -> list[MeasuredSentences]:
@@ -237,13 +237,14 @@ def thresholds_of(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def add_planted(content: dict[str, Any], planted: Sequence[MeasuredSentences]) -> dict[str, Any]:
-    """Return the content of the file with the rates of verdicts on sets, and of external models, on planted models."""
+    """Return the content of the file with the rates of verdicts, and of sentences on external models, by planted
+    models."""
     rows, stored = tally(planted), thresholds_of(content["kinds"])
     thresholds = dict.fromkeys(rows, -math.inf) | stored
     thresholds |= {kind: thresholds[_plain(kind)] for kind in rows}
     counts, facts = count_wrong(planted, thresholds), [pair for result in planted for pair in result.told(thresholds)]
     for kind, row in rows.items():
-        if kind in SETS or kind.startswith(EXTERNAL):
+        if kind in VERDICTS or kind.startswith(EXTERNAL):
             said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
             low, high = error_interval(counts[kind]) if said else (0.0, 1.0)
             told = [is_told for name, is_told in facts if name == kind]
@@ -276,7 +277,7 @@ def main() -> None:
     parser.add_argument(
         "--planted",
         action="store_true",
-        help="measure the planted models only; with --write, store verdicts on sets, and rates on external models",
+        help="measure the planted models only; with --write, store the rates of verdicts and on external models",
     )
     parser.add_argument("--processes", type=int, default=1, help="number of processes")
     arguments = parser.parse_args()
