@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
 import regard
@@ -265,3 +266,32 @@ def test_gradients_are_those_of_queries_and_keys() -> None:
             optimizer.zero_grad()
     rows = [row for row in watch.rows if row["layer"] == "layer.1" and row["head"] == 0 and row["step"]]
     assert [[row[name] for name in GRADIENTS] for row in rows] == [pytest.approx(pair, rel=1e-5) for pair in norms]
+
+
+def train_shared(rank: int, folder: Path, kind: str) -> None:
+    """Train in one of two processes, unwatched and watched; write whether the losses are equal."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+
+    def build() -> Any:
+        torch.manual_seed(0)
+        model = SmallGPT()
+        if kind == "ddp":
+            return nn.parallel.DistributedDataParallel(model)
+        for block in model.blocks:
+            fully_shard(block)
+        return fully_shard(model)
+
+    expected, _ = train(build(), None)
+    losses, watch = train(build(), {"out": folder / "watch"})
+    known = MEASURES | (GRADIENTS if kind == "ddp" else {})
+    complete = all(row[name] is not None for row in watch.rows for name in known if row["step"])
+    assert set(GRADIENTS) - set(known) == set(watch.meter.left_out)
+    (folder / f"rank-{rank}").write_text(f"{losses == expected} {complete} {len(watch.rows)}")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_watched_training_in_two_processes_has_the_same_losses(kind: str, tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(train_shared, (tmp_path, kind), nprocs=2)
+    assert [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)] == ["True True 18"] * 2
+    assert len((tmp_path / "watch" / "watch.jsonl").read_text().splitlines()) == 18

@@ -55,6 +55,7 @@ GRADIENTS = {
     "key_gradient": "norm of the gradient of the matrix that computes its keys",
 }
 """The measures of each layer."""
+SHARDED = "the parameters are sharded, and a backward pass of a part of the model would change them"
 MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "LinearBackward", "ConvolutionBackward", "MatmulBackward")
 """Prefixes of the names of autograd nodes that multiply by a matrix."""
 
@@ -281,6 +282,8 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
         finally:
             for module, mode in modes.items():
                 module.training = mode
+                # After a pass without a backward pass, FSDP2 would reuse the whole parameters in later steps.
+                getattr(module, "reshard", tuple)()
             with torch.no_grad():
                 for buffer, value in buffers.items():
                     buffer.copy_(value)
@@ -299,7 +302,8 @@ class HealthMeter:
     def measure(self, probe: Probe) -> dict[str, list[dict[str, float | None]]]:
         """Run the model on a probe; return by layer the measures of each head."""
         totals: dict[str, HeadTotals] = {}
-        first = self.parts is None
+        sharded = any(hasattr(parameter, "full_tensor") for parameter in self.model.parameters())
+        first = self.parts is None and not sharded
         parts: dict[str, list[list[tuple[str, Tensor]]]] = {}
         pending: list[tuple[HeadTotals, Tensor]] = []
 
@@ -309,7 +313,6 @@ class HealthMeter:
             total = totals.setdefault(layer, HeadTotals())
             if kind in ("q", "k"):
                 if first and value.requires_grad:
-                    # Sharded parameters are whole only during the pass: names remain.
                     names = {id(parameter): name for name, parameter in self.model.named_parameters()}
                     found = [(names[id(matrix)], part) for matrix, part in _find_parts(value) if id(matrix) in names]
                     parts.setdefault(layer, [[], []])["qk".index(kind)] = found
@@ -356,7 +359,7 @@ class HealthMeter:
                 if first:
                     first, self.parts = False, parts
                     stack.enter_context(torch.no_grad())
-        self.left_out = watch.missing()
+        self.left_out = watch.missing() | (dict.fromkeys(GRADIENTS, SHARDED) if sharded else {})
         return {layer: total.results() for layer, total in totals.items()}
 
     def gradients(self) -> dict[str, list[float | None]]:
@@ -368,8 +371,7 @@ class HealthMeter:
         for name, part in parts:
             gradient: Any = self.model.get_parameter(name).grad
             if gradient is not None:
-                gradient = gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient.detach()
-                squares.append(gradient.where(part, 0.0).double().square().sum())
+                squares.append(gradient.detach().where(part, 0.0).double().square().sum())
         return _finite(float(torch.stack(squares).sum().sqrt())) if squares else None
 
 
