@@ -1,7 +1,7 @@
 """Measures of attention during a training, against direct computations, and trainings that do not change."""
 
 import contextlib
-import json
+import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
 import regard
-from regard.interpret.health import GRADIENTS, MEASURES, HealthMeter, Probe
+from regard.activations.modules import unwrap
+from regard.errors import InputError
+from regard.interpret.health import GRADIENTS, MEASURES, HealthMeter, Probe, read_watch
 
 
 def direct(weights: Tensor, allowed: Tensor, scores: Tensor | None) -> dict[str, float]:
@@ -243,7 +245,8 @@ def test_a_watched_training_has_the_same_losses(kind: str, tmp_path: Path) -> No
     torch._dynamo.reset()
     losses, watch = train(build(), {"out": tmp_path / "watch"}, kind=kind, steps=8)
     assert losses == expected
-    rows = [json.loads(line) for line in (tmp_path / "watch" / "watch.jsonl").read_text().splitlines()]
+    about, *rows = read_watch(tmp_path / "watch" / "watch.jsonl")
+    assert about == {"watch": type(unwrap(build())).__name__, "parameters": 5780}
     assert rows == watch.rows
     steps = [0, 3] if kind == "accumulation" else [0, 3, 6]
     assert [(row["step"], row["layer"], row["head"]) for row in rows] == [
@@ -294,4 +297,119 @@ def train_shared(rank: int, folder: Path, kind: str) -> None:
 def test_a_watched_training_in_two_processes_has_the_same_losses(kind: str, tmp_path: Path) -> None:
     torch.multiprocessing.spawn(train_shared, (tmp_path, kind), nprocs=2)
     assert [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)] == ["True True 18"] * 2
-    assert len((tmp_path / "watch" / "watch.jsonl").read_text().splitlines()) == 18
+    assert len(read_watch(tmp_path / "watch" / "watch.jsonl")) == 19
+
+
+def run_steps(model: nn.Module, optimizer: Any, steps: int, **options: Any) -> Any:
+    with regard.watch(model, every=2, **options) as watch:
+        for _ in range(steps):
+            model(TOKENS).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return watch
+
+
+def test_an_interrupted_training_continues_its_file(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = SmallGPT()
+    model.dropout.p = 0.0
+    optimizer = torch.optim.AdamW(model.parameters())
+    run_steps(model, optimizer, 4, out=tmp_path)
+    saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    run_steps(model, optimizer, 4, out=tmp_path, resume=True)
+    expected = read_watch(tmp_path / "watch.jsonl")
+    model.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    with (tmp_path / "watch.jsonl").open("a") as file:
+        file.write('{"step": 8, "lay')
+    run_steps(model, optimizer, 4, out=tmp_path, resume=True)
+    assert read_watch(tmp_path / "watch.jsonl") == expected
+    assert sorted({row["step"] for row in expected[1:]}) == [0, 2, 4, 6, 8]
+
+
+def test_refused_folders(tmp_path: Path) -> None:
+    model = SmallGPT()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    run_steps(model, optimizer, 2, out=tmp_path)
+    with pytest.raises(InputError, match="exists: continue it with resume=True"):
+        run_steps(model, optimizer, 2, out=tmp_path)
+    other = Checkpointed()
+    with pytest.raises(InputError, match="is of another model"):
+        run_steps(other, torch.optim.SGD(other.parameters(), 0.1), 2, out=tmp_path, resume=True)
+    with regard.watch(model, out=tmp_path / "new", every=1):
+        with pytest.raises(InputError, match="is being written by"), regard.watch(model, out=tmp_path / "new"):
+            pass
+        model(TOKENS).sum().backward()
+        optimizer.step()
+    with pytest.raises(InputError, match="every=0: give a number of training steps"):
+        regard.watch(model, every=0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_does_not_end_the_training(tmp_path: Path) -> None:
+    model = SmallGPT()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with pytest.warns(UserWarning, match="is not written from step 0 on"), regard.watch(model, every=1) as watch:
+        watch._file = Path("/dev/full").open("a")
+        model(TOKENS).sum().backward()
+        optimizer.step()
+    assert len(watch.rows) == 12
+
+
+def test_a_model_that_cannot_be_measured_trains_on() -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with (
+        pytest.warns(UserWarning, match="measures nothing from step 0 on"),
+        regard.watch(model, probe=torch.zeros(1, 5)),
+    ):
+        optimizer.step()
+    with pytest.warns(UserWarning, match="no optimizer of the model took a step"), regard.watch(model):
+        pass
+
+
+class Texts(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"input_ids": TOKENS[index % 3], "labels": TOKENS[index % 3]}
+
+
+def test_the_trainer_of_transformers(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    config = transformers.GPT2Config(n_embd=24, n_layer=2, n_head=3, vocab_size=20, bos_token_id=0, eos_token_id=0)
+    callback = regard.WatchCallback(every=2, out=tmp_path / "watch")
+    arguments = transformers.TrainingArguments(
+        str(tmp_path), max_steps=4, logging_steps=2, per_device_train_batch_size=4, report_to=[], use_cpu=True
+    )
+    transformers.Trainer(
+        transformers.GPT2LMHeadModel(config), arguments, train_dataset=Texts(), callbacks=[callback]
+    ).train()
+    rows = read_watch(tmp_path / "watch" / "watch.jsonl")[1:]
+    assert [row["step"] for row in rows if "loss" in row] == [2, 4]
+    assert len([row for row in rows if "head" in row]) == 3 * 6
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning(tmp_path: Path) -> None:
+    lightning = pytest.importorskip("lightning.pytorch")
+
+    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = SmallGPT()
+
+        def training_step(self, batch: dict[str, Tensor]) -> Tensor:
+            return F.cross_entropy(self.model(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten())
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.AdamW(self.parameters())
+
+    trainer = lightning.Trainer(
+        max_steps=4, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        callbacks=[regard.WatchCallback(every=2, out=tmp_path / "watch")], default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(Module(), torch.utils.data.DataLoader(Texts(), 4))
+    assert len(read_watch(tmp_path / "watch" / "watch.jsonl")) == 1 + 3 * 6

@@ -17,11 +17,11 @@ of the model, d width of a head.
 import contextlib
 import json
 import math
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -30,10 +30,10 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from regard.activations.interface import Watch, is_linear
-from regard.activations.modules import resolve_module, unwrap
+from regard.activations.modules import count_parameters, resolve_module, unwrap
 from regard.arguments import public
 from regard.errors import InputError, shorten
-from regard.io import hold_lock, make_folder
+from regard.io import damaged_file, hold_lock, is_file, make_folder, read_text, write_file
 
 MEASURES = {
     "entropy": "mean entropy of a query's weights, in nats",
@@ -56,6 +56,8 @@ GRADIENTS = {
 }
 """The measures of each layer."""
 SHARDED = "the parameters are sharded, and a backward pass of a part of the model would change them"
+FILE = "watch.jsonl"
+REMEDY = "choose another folder"
 MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "LinearBackward", "ConvolutionBackward", "MatmulBackward")
 """Prefixes of the names of autograd nodes that multiply by a matrix."""
 
@@ -379,11 +381,13 @@ class HealthMeter:
 class TrainingWatch:
     """The measures of a model during a training; see `watch`."""
 
-    def __init__(self, model: Any, *, every: int, out: str | Path | None, probe: Any = None) -> None:
+    def __init__(
+        self, model: Any, *, every: int, out: str | Path | None, probe: Any = None, resume: bool = False
+    ) -> None:
         self.given, _ = resolve_module(model)
-        self.model, self.every = unwrap(self.given), every
-        self.folder = None if out is None else Path(out)
-        self.meter = HealthMeter(self.model)
+        self._called = self.given
+        self.every, self.folder, self.resume = every, None if out is None else Path(out), resume
+        self.meter: HealthMeter | None = None
         self.probe = None if probe is None else _make_probe(probe)
         self.step = 0
         """Number of training steps so far."""
@@ -391,11 +395,10 @@ class TrainingWatch:
         """One row for each measured step, layer and head, as in `watch.jsonl`."""
         self._clock: Any = None
         self._gradients: dict[str, list[float | None]] = {}
-        self._stack = ExitStack()
+        self._stack, self._hooks = ExitStack(), list[Any]()
         self._file: Any = None
-        self._failed = False
         self._parameters: set[int] = set()
-        self._busy = False
+        self._failed = self._busy = False
 
     def __enter__(self) -> "TrainingWatch":
         self._parameters = {id(parameter) for parameter in self.given.parameters()}
@@ -403,46 +406,62 @@ class TrainingWatch:
             if self.folder is not None and _is_first_process():
                 make_folder(self.folder)
                 stack.enter_context(hold_lock(self.folder))
-                self._open(self.folder / "watch.jsonl")
+                self._open(self.folder / FILE)
             if self.probe is None:
-                self._taking = self.given.register_forward_pre_hook(self._take_probe, with_kwargs=True)
-                stack.callback(self._taking.remove)
+                self._hooks = [
+                    module.register_forward_pre_hook(self._take_probe, with_kwargs=True)
+                    for module in _outermost(self.given)
+                ]
+            stack.callback(self._remove_hooks)
             stack.callback(register_optimizer_step_pre_hook(self._before_step).remove)
             stack.callback(register_optimizer_step_post_hook(self._after_step).remove)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
         if self._file is not None:
             self._file.close()
         if kind is None and self._clock is None:
             warnings.warn(
-                "no optimizer of the model took a step inside regard.watch, so nothing was measured", stacklevel=2
+                "inside regard.watch, no optimizer of the model took a step: nothing was measured", stacklevel=2
             )
+
+    def note(self, **numbers: float) -> None:
+        """Write numbers of the training, such as its loss, at the current step.
+
+        watch.note(loss=loss.item())
+        """
+        self._write([{"step": self.step, **numbers}])
+
+    def _remove_hooks(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
 
     def _take_probe(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Copy the first batch of the training, which becomes the probe."""
-        if module.training and torch.is_grad_enabled() and not self._busy:
-            self.probe = Probe(args, kwargs)
-            self._taking.remove()
+        if module.training and torch.is_grad_enabled() and self.probe is None:
+            self.probe, self._called = Probe(args, kwargs), module
+            self._remove_hooks()
 
     def _is_clock(self, optimizer: Any) -> bool:
         """Return whether an optimizer is the first that updates the model: its steps are those of the training."""
         if self._clock is None:
-            parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             if self._parameters.isdisjoint(map(id, parameters)):
                 return False
             self._clock = optimizer
+            if self.resume:
+                steps = [float(state["step"]) for state in optimizer.state.values() if "step" in state]
+                self.step = int(max(steps, default=self.step))
+                self._drop_rows()
         return optimizer is self._clock
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._is_clock(optimizer):
-            if self.step == 0 and not self.rows:
-                self._measure()
-            if (self.step + 1) % self.every == 0:
+        if self._is_clock(optimizer) and not self._busy:
+            if self.meter is None:  # the first pass also finds the matrices of queries and keys
+                self._measure(store=not self.rows)
+            if (self.step + 1) % self.every == 0 and self.meter is not None:
                 self._gradients = self.meter.gradients()
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -451,24 +470,26 @@ class TrainingWatch:
             if self.step % self.every == 0:
                 self._measure()
 
-    def _measure(self) -> None:
-        """Measure the model and store the rows. An error never ends the training: a warning says what is missing."""
+    def _measure(self, *, store: bool = True) -> None:
+        """Measure the model, and store the rows. An error never ends the training: a warning says what is missing."""
         if self._failed:
             return
         self._busy = True
         try:
             if self.probe is None:
                 raise InputError("the model was not called in training mode: give probe=, the arguments of one pass")
+            self.meter = self.meter or HealthMeter(unwrap(self._called))
             measures = self.meter.measure(self.probe)
         except Exception as error:
             self._failed = True
-            warnings.warn(
-                f"regard.watch measures nothing from step {self.step} on: {shorten(str(error))}", stacklevel=2
-            )
-            self._write([{"step": self.step, "error": shorten(str(error))}])
+            message = f"regard.watch measures nothing from step {self.step} on: {shorten(str(error), 200)}"
+            warnings.warn(message, stacklevel=2)
+            self._write([{"step": self.step, "error": message}])
             return
         finally:
             self._busy = False
+        if not store:
+            return
         rows = []
         for layer, heads in measures.items():
             gradients = self._gradients.get(layer, [None, None])
@@ -480,7 +501,30 @@ class TrainingWatch:
         self._write(rows)
 
     def _open(self, path: Path) -> None:
+        """Open the file, and continue it if `resume`. Raises `InputError` for the file of another model."""
+        about = {"watch": type(unwrap(self.given)).__name__, "parameters": count_parameters(self.given)}
+        if is_file(path):
+            if not self.resume:
+                raise InputError(f"{str(path)!r} exists: continue it with resume=True, or choose another folder")
+            stored = read_watch(path)
+            if stored[:1] != [about]:
+                raise InputError(f"{str(path)!r} is of another model, {stored[:1]}: choose another folder")
+            self._stored = stored[1:]
+            self.step = max((row["step"] for row in self._stored), default=0)
         self._file = path.open("a", encoding="utf-8")
+        if not self.resume:
+            self._write([about])
+
+    def _drop_rows(self) -> None:
+        """Rewrite the file of an earlier training without the rows of later steps, which are measured again."""
+        self.rows = [row for row in self._stored if "head" in row and row["step"] <= self.step]
+        if self._file is not None:
+            path = Path(self._file.name)
+            lines = path.read_text(encoding="utf-8").splitlines()[:1]
+            lines += [json.dumps(row) for row in self._stored if row["step"] <= self.step]
+            write_file(path, "".join(f"{line}\n" for line in lines).encode())
+            self._file.close()
+            self._file = path.open("a", encoding="utf-8")
 
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows to the file. A full disk does not end the training."""
@@ -496,6 +540,28 @@ class TrainingWatch:
             self._file = None
 
 
+def read_watch(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a `watch.jsonl`; a last line that was cut off is left out.
+
+    Raises `InputError` for a file that is not such a file.
+    """
+    lines = read_text(path, REMEDY).splitlines()
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise damaged_file(path, f"line {number} is no JSON", REMEDY) from None
+    return rows
+
+
+def _outermost(model: nn.Module) -> list[nn.Module]:
+    """Return the modules whose first call shows the probe: a LightningModule calls the model inside it."""
+    inside = [part for part in model.children() if any(part.children())] if hasattr(model, "training_step") else []
+    return [model, *inside]
+
+
 def _make_probe(probe: Any) -> Probe:
     """Return the probe of a user's value: a tensor, a tuple of arguments, or a mapping of named arguments."""
     if isinstance(probe, Mapping):
@@ -509,7 +575,9 @@ def _is_first_process() -> bool:
 
 
 @public
-def watch(model: Any, *, every: int = 100, out: str | Path | None = None, probe: Any = None) -> TrainingWatch:
+def watch(
+    model: Any, *, every: int = 100, out: str | Path | None = None, probe: Any = None, resume: bool = False
+) -> TrainingWatch:
     """Measure the attention of a model every few training steps inside a `with` block.
 
         with regard.watch(model, every=100, out="watch") as watch:
@@ -518,8 +586,59 @@ def watch(model: Any, *, every: int = 100, out: str | Path | None = None, probe:
 
     `every`: number of optimizer steps between two measurements. `out`: folder for `watch.jsonl`. `probe`: the
     arguments on which the model is measured, a tensor, a tuple or a mapping; by default the first batch of the
-    training. Raises `InputError` for a model without attention, and if another process writes to the folder.
+    training. `resume`: continue the file of an interrupted training; the steps are those of the optimizer. Raises
+    `InputError` if another process writes to the folder, and if its file exists or is of another model.
     """
     if every < 1:
         raise InputError(f"every={every}: give a number of training steps, 1 or more")
-    return TrainingWatch(model, every=every, out=out, probe=probe)
+    return TrainingWatch(model, every=every, out=out, probe=probe, resume=resume)
+
+
+@public
+class WatchCallback:
+    """`watch` for the trainers of transformers and Lightning.
+
+        Trainer(model, arguments, train_dataset=data, callbacks=[regard.WatchCallback(every=100, out="watch")])
+
+    The arguments are those of `watch`. A training that continues from a checkpoint continues the file.
+    """
+
+    def __new__(cls, **options: Any) -> Any:
+        """Create a callback of the libraries that are imported."""
+        homes = (
+            ("transformers", "TrainerCallback"),
+            ("lightning.pytorch", "Callback"),
+            ("pytorch_lightning", "Callback"),
+        )
+        bases = [getattr(sys.modules[module], name) for module, name in homes if module in sys.modules]
+        if not bases:
+            raise InputError("WatchCallback needs transformers or lightning: import it first, or use regard.watch")
+        return object.__new__(type(cls.__name__, (cls, *bases), {}))
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+        self.watch: TrainingWatch | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any, **_: Any) -> None:
+        """Begin to watch the model of transformers' Trainer."""
+        self._start(model, state.global_step)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to watch a LightningModule."""
+        self._start(pl_module, trainer.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, *, logs: Any = None, **_: Any) -> None:
+        """Write the losses that Trainer reports."""
+        if self.watch is not None and "loss" in (logs or {}):
+            self.watch.note(loss=float(logs["loss"]))
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """End the watch."""
+        if self.watch is not None:
+            self.watch.__exit__(None)
+            self.watch = None
+
+    def _start(self, model: Any, step: int) -> None:
+        self.watch = watch(model, **{"resume": step > 0, **self.options})
+        self.watch.__enter__()
