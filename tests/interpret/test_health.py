@@ -253,7 +253,7 @@ def test_a_watched_training_has_the_same_losses(kind: str, tmp_path: Path) -> No
         (step, layer, head) for step in steps for layer in ("layer.0", "layer.1") for head in range(3)
     ]
     assert all(row[name] is not None for row in rows for name in MEASURES)
-    assert all(row[name] is not None for row in rows for name in GRADIENTS if row["step"])
+    assert all(row[name] is not None for row in rows for name in GRADIENTS)
 
 
 def test_gradients_are_those_of_queries_and_keys() -> None:
@@ -268,6 +268,7 @@ def test_gradients_are_those_of_queries_and_keys() -> None:
             optimizer.step()
             optimizer.zero_grad()
     rows = [row for row in watch.rows if row["layer"] == "layer.1" and row["head"] == 0 and row["step"]]
+    assert watch.rows[0]["query_gradient"] is not None  # before the first step
     assert [[row[name] for name in GRADIENTS] for row in rows] == [pytest.approx(pair, rel=1e-5) for pair in norms]
 
 
@@ -350,7 +351,7 @@ def test_a_full_disk_does_not_end_the_training(tmp_path: Path) -> None:
     model = SmallGPT()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with pytest.warns(UserWarning, match="is not written from step 0 on"), regard.watch(model, every=1) as watch:
-        watch._file = Path("/dev/full").open("a")
+        watch._file = Path("/dev/full").open("a")  # noqa: SIM115
         model(TOKENS).sum().backward()
         optimizer.step()
     assert len(watch.rows) == 12
@@ -412,4 +413,4 @@ def test_lightning(tmp_path: Path) -> None:
         callbacks=[regard.WatchCallback(every=2, out=tmp_path / "watch")], default_root_dir=tmp_path,
     )  # fmt: skip
     trainer.fit(Module(), torch.utils.data.DataLoader(Texts(), 4))
-    assert len(read_watch(tmp_path / "watch" / "watch.jsonl")) == 1 + 3 * 6
+    assert len(read_watch(tmp_path / "watch" / "watch.jsonl")) == 1 + 3 * 6  # after steps 1, 2 and 4

@@ -394,7 +394,6 @@ class TrainingWatch:
         self.rows: list[dict[str, Any]] = []
         """One row for each measured step, layer and head, as in `watch.jsonl`."""
         self._clock: Any = None
-        self._gradients: dict[str, list[float | None]] = {}
         self._stack, self._hooks = ExitStack(), list[Any]()
         self._file: Any = None
         self._parameters: set[int] = set()
@@ -458,11 +457,9 @@ class TrainingWatch:
         return optimizer is self._clock
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._is_clock(optimizer) and not self._busy:
-            if self.meter is None:  # the first pass also finds the matrices of queries and keys
-                self._measure(store=not self.rows)
-            if (self.step + 1) % self.every == 0 and self.meter is not None:
-                self._gradients = self.meter.gradients()
+        # Lightning runs the model inside the step: there is no probe before the first step.
+        if self._is_clock(optimizer) and self.meter is None and self.probe is not None:
+            self._measure(store=not self.rows)  # also finds the matrices of queries and keys
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._is_clock(optimizer):
@@ -480,6 +477,7 @@ class TrainingWatch:
                 raise InputError("the model was not called in training mode: give probe=, the arguments of one pass")
             self.meter = self.meter or HealthMeter(unwrap(self._called))
             measures = self.meter.measure(self.probe)
+            gradients = self.meter.gradients()
         except Exception as error:
             self._failed = True
             message = f"regard.watch measures nothing from step {self.step} on: {shorten(str(error), 200)}"
@@ -492,11 +490,10 @@ class TrainingWatch:
             return
         rows = []
         for layer, heads in measures.items():
-            gradients = self._gradients.get(layer, [None, None])
+            norms = gradients.get(layer, [None, None])
             for head, numbers in enumerate(heads):
                 row = {"step": self.step, "layer": layer, "head": head, **numbers}
-                rows.append(row | dict(zip(GRADIENTS, gradients, strict=True)))
-        self._gradients = {}
+                rows.append(row | dict(zip(GRADIENTS, norms, strict=True)))
         self.rows += rows
         self._write(rows)
 
