@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 import regard
 from regard.activations.modules import unwrap
 from regard.errors import InputError
-from regard.interpret.health import GRADIENTS, MEASURES, HealthMeter, Probe, read_watch
+from regard.interpret.health import GRADIENTS, MEASURES, HealthMeter, WatchedInput, read_watch
 
 
 def direct(weights: Tensor, allowed: Tensor, scores: Tensor | None) -> dict[str, float]:
@@ -144,7 +144,7 @@ def test_measures_are_those_of_a_direct_computation(name: str) -> None:
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     meter = HealthMeter(model)
-    measures = meter.measure(Probe((), inputs))
+    measures = meter.measure(WatchedInput((), inputs))
     model.eval()
     names = ["*.z", "*.scores"][: 2 if name != "own code" else 0] or ["*.weights"]
     with torch.no_grad(), regard.record(model) as records, regard.record(model, *names) as inner:
@@ -179,7 +179,7 @@ def test_measures_are_those_of_a_direct_computation(name: str) -> None:
 
 def test_contributions_are_those_of_the_heads_alone() -> None:
     model = SmallGPT()
-    measures = HealthMeter(model).measure(Probe((TOKENS,), {}))
+    measures = HealthMeter(model).measure(WatchedInput((TOKENS,), {}))
     with torch.no_grad(), regard.record(model.eval(), "*.z") as inner:
         model(TOKENS)
     for layer, block in enumerate(model.blocks):

@@ -233,7 +233,7 @@ def _find_parts(states: Tensor) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-class Probe:
+class WatchedInput:
     """The input on which a model is measured: the arguments of one forward pass, one sample at a time."""
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -301,7 +301,7 @@ class HealthMeter:
         self.left_out: dict[str, str] = {}
         """Activations that are not measured, and the reason."""
 
-    def measure(self, probe: Probe) -> dict[str, list[dict[str, float | None]]]:
+    def measure(self, probe: WatchedInput) -> dict[str, list[dict[str, float | None]]]:
         """Run the model on a probe; return by layer the measures of each head."""
         totals: dict[str, HeadTotals] = {}
         sharded = any(hasattr(parameter, "full_tensor") for parameter in self.model.parameters())
@@ -440,7 +440,7 @@ class TrainingWatch:
     def _take_probe(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Copy the first batch of the training, which becomes the probe."""
         if module.training and torch.is_grad_enabled() and self.probe is None:
-            self.probe, self._called = Probe(args, kwargs), module
+            self.probe, self._called = WatchedInput(args, kwargs), module
             self._remove_hooks()
 
     def _is_clock(self, optimizer: Any) -> bool:
@@ -559,11 +559,11 @@ def _outermost(model: nn.Module) -> list[nn.Module]:
     return [model, *inside]
 
 
-def _make_probe(probe: Any) -> Probe:
+def _make_probe(probe: Any) -> WatchedInput:
     """Return the probe of a user's value: a tensor, a tuple of arguments, or a mapping of named arguments."""
     if isinstance(probe, Mapping):
-        return Probe((), probe)
-    return Probe(probe if isinstance(probe, tuple) else (probe,), {})
+        return WatchedInput((), probe)
+    return WatchedInput(probe if isinstance(probe, tuple) else (probe,), {})
 
 
 def _is_first_process() -> bool:
