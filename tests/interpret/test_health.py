@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import regard
 from regard.activations.modules import unwrap
+from regard.attention.blocks import Encoder
 from regard.errors import InputError
 from regard.interpret.health import GRADIENTS, MEASURES, HealthMeter, WatchedInput, read_watch
 
@@ -115,13 +116,8 @@ def torch_transformer() -> tuple[nn.Module, dict[str, Any]]:
     return model, {"src": torch.rand(2, 7, 24), "tgt": torch.rand(2, 5, 24), "tgt_mask": mask}
 
 
-def own_decoder() -> tuple[nn.Module, dict[str, Any]]:
-    from regard.attention.blocks import DecoderOnly
-
-    return DecoderOnly(2, 24, 3, 32), {"states": torch.rand(2, 7, 24)}
-
-
 MODELS = {
+    "own layers": lambda: (Encoder(2, 24, 3, 32), {"states": torch.rand(2, 7, 24)}),
     "nanoGPT": lambda: (SmallGPT(), {"tokens": TOKENS}),
     "own code": lambda: (SmallGPT(kernel=False), {"tokens": TOKENS}),
     "query-key norm": lambda: (SmallGPT(norm=True), {"tokens": TOKENS}),
@@ -182,7 +178,7 @@ def test_contributions_are_those_of_the_heads_alone() -> None:
     measures = HealthMeter(model).measure(WatchedInput((TOKENS,), {}))
     with torch.no_grad(), regard.record(model.eval(), "*.z") as inner:
         model(TOKENS)
-    for layer, block in enumerate(model.blocks):
+    for layer, block in enumerate[Any](model.blocks):
         contexts, name = inner[f"layer.{layer}.z"], f"layer.{layer}"
         added = []
         for head in range(3):
@@ -258,7 +254,8 @@ def test_a_watched_training_has_the_same_losses(kind: str, tmp_path: Path) -> No
 
 def test_gradients_are_those_of_queries_and_keys() -> None:
     torch.manual_seed(0)
-    model, norms = SmallGPT(), []
+    norms = []
+    model: Any = SmallGPT()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with regard.watch(model, every=1) as watch:
         for _ in range(2):
@@ -397,7 +394,7 @@ def test_the_trainer_of_transformers(tmp_path: Path) -> None:
 def test_lightning(tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning.pytorch")
 
-    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+    class Module(lightning.LightningModule):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.model = SmallGPT()
