@@ -79,8 +79,8 @@ def sample(hint: Any) -> Any:
         return lambda *_: None
     if origin is tuple:
         return tuple(sample(part) for part in parts if part is not Ellipsis)
-    if issubclass(origin, Mapping | frozenset):
-        return {} if issubclass(origin, Mapping) else frozenset()
+    if issubclass(origin, Mapping | frozenset | set):
+        return {} if issubclass(origin, Mapping) else origin()
     if issubclass(origin, Iterable) and origin.__module__ in ("builtins", "collections.abc"):
         return [sample(parts[0])] if parts else []
     return empty(origin)

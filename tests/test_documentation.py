@@ -69,8 +69,6 @@ def test_commands_of_a_page_work(in_this_process: None, command: Command, here: 
     assert len(lines) >= least
     if not any(line.startswith("regard train signal2") and "--savepath" not in line for line in lines):
         regard.train("signal2", steps=2, snapshots=2, progress=False)
-    if page.endswith("test-explanations.md"):
-        regard.train("induction", steps=2, hidden=16, heads=2, progress=False)
     for line in lines:
         _, *argv = shlex.split(line)
         if argv[0] == "train":

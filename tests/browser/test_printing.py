@@ -40,7 +40,7 @@ def test_layer_and_head_are_named_on_paper(page: Any, german: regard.Translation
     page.wait_for_selector("figure canvas")
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.inner_text(".sentence").startswith("cross 0.1 · ")
+    assert page.inner_text(".sentence").startswith("Cross layer 0, head 1: ")
     assert page.locator(".sentence").is_visible() and not page.locator("select").first.is_visible()
 
 

@@ -57,7 +57,7 @@ def test_planted_sets_are_found_however_the_model_is_given(name: str, tmp_path: 
     truths, run = true_verdicts(known.circuit), _needs(known.subject, 520)
     claims = [*judge(run, truths)]
     assert len(claims) >= len(truths) - 2 and all(claim.right for claim in claims)
-    kinds = {TOGETHER if others else verdict for verdict, others in truths.values()}
+    kinds = {kind for verdict, others in truths.values() for kind in (verdict, TOGETHER if others else verdict)}
     assert kinds == {claim.kind for claim in claims}
     assert run.verdict((LAYER, 0)).startswith(SETS[name])
     if name in ("backup-0", "cancelling-2") and find_spec("transformers") is not None:

@@ -92,12 +92,12 @@ def wait(client: TestClient, address: str) -> Any:
 
 def test_code_and_commands_of_a_lesson_run_by_number_only(client: TestClient) -> None:
     address = "/api/lessons/counting/commands"
-    (command,) = client.get(address).json()
+    command, _ = client.get(address).json()
     assert command.startswith("regard test counting --savepath ")
     assert client.post(f"{address}/0").json()["busy"]
     assert wait(client, f"{address}/0")["output"].startswith("0 0.0\n1 0.451\n")
-    answer = client.post(f"{address}/2")
-    assert answer.status_code == 404 and "lesson counting has 1 commands" in answer.json()["error"]
+    answer = client.post(f"{address}/3")
+    assert answer.status_code == 404 and "lesson counting has 2 commands" in answer.json()["error"]
     assert "trains no model" in client.post("/api/lessons/tokens").json()["error"]
 
 
@@ -115,5 +115,5 @@ def test_an_exercise_is_written_then_checked(
 
 
 def test_a_lesson_is_offered_as_a_notebook(client: TestClient) -> None:
-    assert client.get("/02_counting.ipynb").json()["nbformat"] == 4
+    assert client.get("/03_counting.ipynb").json()["nbformat"] == 4
     assert "notebook 'gone' is unknown" in client.get("/gone.ipynb").json()["error"]

@@ -409,7 +409,10 @@ class ExternalModel:
         """Return the losses (N, 2) of inputs in one forward pass; raises `InputError` if the loss needs others."""
         if len(inputs) == 1:
             return np.array([self.adapter.loss(self.model, inputs[0])], dtype=np.float64)
-        output = call_model(self.model, join_arguments([prepared.arguments for prepared in inputs]))
+        try:
+            output = call_model(self.model, join_arguments([prepared.arguments for prepared in inputs]))
+        except InputError:  # an intervention may not tell inputs from heads in a batch of as many inputs as heads
+            return np.concatenate([self._losses([prepared]) for prepared in inputs])
         answered = [Answered(self.model, select_row(output, row, len(inputs))) for row in range(len(inputs))]
         pairs = zip(answered, inputs, strict=True)
         losses = np.array([self.adapter.loss(model, prepared) for model, prepared in pairs])  # type: ignore[arg-type]
