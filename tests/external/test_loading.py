@@ -94,7 +94,7 @@ def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> Non
     examined = subject.examine()
     assert len(examined.heads) == 8 and all(each.ranking is None for each in examined.heads)
     assert any("no output layer" in each for each in examined.sentences)
-    assert "BertModel: 3 texts, change of the states" in str(examined) and "unseen" not in str(examined) + examined.summary()
+    assert "BertModel: 3 texts, change of the" in str(examined) and "unseen" not in str(examined) + examined.summary()
     pairs = regard.look(model_of("bart"), tokenizer).importance(["the cat sat"])
     assert pairs.measure == "loss against its own answers"
 

@@ -53,7 +53,7 @@ def test_training_and_exploring_a_lesson(client: TestClient) -> None:
         if not state["busy"]:
             break
         time.sleep(0.2)
-    assert state["step"] == state["steps"] == 2000 and "usual: ten seeds gave" in state["words"][0], state
+    assert state["step"] == state["steps"] == 2000 and "usual: 10 seeds gave" in state["words"][0], state
     assert client.get("/explore/counting/").status_code == 200
     about = client.get("/explore/counting/api/run").json()
     title, address = about["back"]
