@@ -149,6 +149,8 @@ def _add_opposing(planner: Planner, number: int, gains: Sequence[float] = (1.0, 
 REDUNDANT = HeadTruth(needed=None, used=True, sufficient=True)
 EACH = 5
 """Number of models of each kind."""
+MORE = {"redundant": 7, "backup": 9}
+"""Kinds with more models, whose verdicts are rare."""
 NAMED: dict[str, tuple[tuple[Kind, str], ...]] = {
     "compiled": tuple(("compiled", name) for name in ("count", "first", "repeated", "copy", "distinct")),
     "trained in": (("trained-in", "previous"),) * EACH,

@@ -27,7 +27,7 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from drawn_programs import EACH, PLANTED, drawn_model, planted_model
+from drawn_programs import EACH, MORE, PLANTED, drawn_model, planted_model
 from known_modules import as_external
 from sentence_claims import MeasuredSentences, measure, measure_planted, measure_reading, untrained_claims
 
@@ -70,7 +70,7 @@ VERDICTS = ("needed", "not needed", "needed only together", "backup", "opposes",
 def measure_planted_models(kind: str, folder: Path) -> list[MeasuredSentences]:
     """Return the sentences about the planted models of a kind, as runs and as external models."""
     results = []
-    for number in range(EACH):
+    for number in range(MORE.get(kind, EACH)):
         known = planted_model(kind, number, folder)
         for subject in (None, as_external):
             result = replace(measure_planted(known, subject), program=f"{kind}-{number}", family=f"planted: {kind}")

@@ -21,7 +21,7 @@ from sentences import (
     write_text,
 )
 
-from regard.interpret.estimates import ERROR_FILE, MOST_WRONG, error_rates, is_reliable
+from regard.interpret.estimates import ERROR_FILE, MOST_WRONG, NAMING, error_rates, is_reliable
 from regard.interpret.needs import HeadSet, Needs
 from regard_lab.bench.known_models import compiled_model
 
@@ -40,7 +40,7 @@ def test_the_file_has_enough_known_heads_and_kinds(stored: dict[str, Any]) -> No
     assert sum(is_reliable(kind) for kind in rates) >= 6
     for kind, rate in rates.items():
         assert rate.wrong <= rate.tested and rate.told <= rate.true and rate.low <= rate.high
-        if is_reliable(kind):
+        if is_reliable(kind) and kind not in NAMING:  # these share a rate
             assert rate.tested and rate.wrong <= 0.05 * rate.tested and rate.high <= MOST_WRONG
 
 
