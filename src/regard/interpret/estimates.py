@@ -193,7 +193,7 @@ class ErrorRate(NamedTuple):
     def percent(self) -> str:
         """How many of 100 sentences are wrong, with the interval."""
         if not self.tested:
-            return "not measured"
+            return NOT_MEASURED
         return f"{100 * self.wrong / self.tested:.0f} ({100 * self.low:.0f} to {100 * self.high:.0f})"
 
 
@@ -222,7 +222,8 @@ def rate_of(kind: str, origin: str = RUN) -> ErrorRate | None:
 def is_reliable(kind: str, origin: str = RUN) -> bool:
     """Whether the error rate of a kind is low, or not measured; the rate of runs counts for a kind that is not measured
     on external models. Reports name kinds that are not measured."""
-    rate = rate_of(kind, origin) or rate_of(kind)
+    rate = rate_of(kind, origin)
+    rate = rate if rate is not None and rate.tested else rate_of(kind)
     return rate is None or (rate.tested > 0 and rate.high <= MOST_WRONG)
 
 
@@ -237,9 +238,7 @@ def describe_error(kind: str, origin: str = RUN) -> str:
 
 def describe_rates(kinds: Iterable[str], origin: str = RUN) -> str:
     """Return how often sentences of some kinds are wrong, as one sentence; empty without kinds."""
-    texts = dict[str, str]()
-    for kind in kinds:
-        rate = rate_of(kind, origin)
-        texts[kind] = f"{kind} {NOT_MEASURED if rate is None else rate.percent}"
+    rates = {kind: rate_of(kind, origin) for kind in kinds}
+    texts = [f"{kind} {NOT_MEASURED if rate is None else rate.percent}" for kind, rate in rates.items()]
     models = "models whose heads are known" + ("" if origin == RUN else ", given as external models")
-    return f"Wrong of 100 such sentences about {models} (95 % interval): {'; '.join(texts.values())}." if texts else ""
+    return f"Wrong of 100 such sentences about {models} (95 % interval): {'; '.join(texts)}." if texts else ""
