@@ -68,13 +68,24 @@ def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
     return f"{value} ({form(interval.low)} to {form(interval.high)})"
 
 
-def range_confidence(seeds: int) -> float:
-    """Return the probability (0 to 1) that the range of `seeds` values contains the median of all seeds.
+def range_confidence(seeds: int, rank: int = 1) -> float:
+    """Return the probability (0 to 1) that the range of `seeds` values contains the median of all seeds; with a `rank`,
+    the range from the value with this rank to the one with the same rank from above.
 
-    >>> range_confidence(5)
-    0.9375
+    >>> range_confidence(5), range_confidence(9, 2)
+    (0.9375, 0.9609375)
     """
-    return 1.0 - 2.0 ** (1 - seeds)
+    return 1.0 - 2.0 * sum(math.comb(seeds, below) for below in range(rank)) / 2.0**seeds
+
+
+def median_rank(seeds: int, level: float = LEVEL) -> int:
+    """Return the largest rank whose `range_confidence` is at least `level`; 0 if there is none.
+
+    >>> median_rank(5), median_rank(9)
+    (0, 2)
+    """
+    # Rounding of `level`, which is often 1 minus a small number, must not exclude a rank.
+    return max((rank for rank in range(1, seeds // 2 + 1) if range_confidence(seeds, rank) >= level - 1e-12), default=0)
 
 
 def describe_range(seeds: int) -> str:
@@ -117,13 +128,8 @@ def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     >>> median_interval([1.0, 2.0, 3.0, 4.0, 9.0, 5.0])
     Interval(value=3.5, low=1.0, high=9.0)
     """
-    ordered, outside, tail = sorted(values), 0, 0.0
-    while outside < len(values) // 2:
-        tail += math.comb(len(values), outside) / 2 ** len(values)
-        if 2 * tail > 1 - level + 1e-12:
-            break
-        outside += 1
-    low, high = (ordered[outside - 1], ordered[-outside]) if outside else (None, None)
+    ordered, rank = sorted(values), median_rank(len(values), level)
+    low, high = (ordered[rank - 1], ordered[-rank]) if rank else (None, None)
     return Interval(value=statistics.median(values), low=low, high=high)
 
 
@@ -133,7 +139,7 @@ def smallest_sample(level: float = LEVEL) -> int:
     >>> smallest_sample(), smallest_sample(1 - 0.05 / 25)
     (6, 10)
     """
-    return next(seeds for seeds in itertools.count(2) if 2.0 ** (1 - seeds) <= 1 - level + 1e-12)
+    return next(seeds for seeds in itertools.count(2) if median_rank(seeds, level))
 
 
 def shift_interval(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> Interval:

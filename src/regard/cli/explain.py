@@ -168,22 +168,21 @@ def run_circuit(argv: list[str]) -> None:
     if flags.answers is not None and flags.clean is None:
         raise InputError("--answers are those of one pair of inputs: give --clean and --corrupted, too")
     check_range("pairs", flags.pairs, 1, 10**5)
-    given = CircuitScores.read(flags.scores) if flags.scores is not None else None
+    stored = CircuitScores.read(flags.scores) if flags.scores is not None else None
     run = flags.storage.load(name)
     pairs = flags.pairs if flags.clean is None else [(flags.clean, flags.corrupted)]
     options = {"pairs": pairs, "answers": flags.answers, "seed": flags.seed, "progress": True}
     search = {"method": flags.method, "threshold": flags.threshold, "loss": flags.loss}
-    circuit = find_circuit(run, **options, **search) if given is None else given  # type: ignore[arg-type]
+    circuit = find_circuit(run, **options, **search) if stored is None else stored  # type: ignore[arg-type]
     result = faithfulness(run, circuit, **options)  # type: ignore[arg-type]
     print_table(circuit.table(), 80)
     sys.stdout.write("\n")
     print_table(result.table(), 80)
     if flags.write is not None:
         circuit.write(flags.write)
-        say_saved(flags.write)
     if flags.json is not None:
         write_json(flags.json, {"circuit": circuit.json(), "faithfulness": result.json()})
-        say_saved(flags.json)
+    say_saved(*filter(None, (flags.write, flags.json)))
 
 
 @dataclass(frozen=True, kw_only=True)

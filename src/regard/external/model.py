@@ -93,13 +93,6 @@ def _argument_shapes(prepared: PreparedInput) -> tuple[Any, ...] | None:
     return shapes if all(len(shape) > 1 and shape[0] == 1 for _, shape in shapes) else None
 
 
-def join_arguments(inputs: Sequence[Any]) -> Any:
-    """Return the arguments of several inputs with one row each as those of one batch."""
-    if isinstance(inputs[0], dict):
-        return {name: torch.cat([arguments[name] for arguments in inputs]) for name in inputs[0]}
-    return tuple(torch.cat(parts) for parts in zip(*inputs, strict=True))
-
-
 def token_embeddings(model: nn.Module) -> frozenset[nn.Module]:
     """Return the modules that embed tokens: those with as many rows as the input embedding."""
     getter: Any = getattr(model, "get_input_embeddings", None)
@@ -409,8 +402,11 @@ class ExternalModel:
         """Return the losses (N, 2) of inputs in one forward pass; raises `InputError` if the loss needs others."""
         if len(inputs) == 1:
             return np.array([self.adapter.loss(self.model, inputs[0])], dtype=np.float64)
+        rows: Any = [prepared.arguments for prepared in inputs]
+        names = rows[0] if isinstance(rows[0], dict) else range(len(rows[0]))
+        batch: dict[Any, Tensor] = {name: torch.cat([row[name] for row in rows]) for name in names}
         try:
-            output = call_model(self.model, join_arguments([prepared.arguments for prepared in inputs]))
+            output = call_model(self.model, batch if names is rows[0] else tuple(batch.values()))
         except InputError:  # an intervention may not tell inputs from heads in a batch of as many inputs as heads
             return np.concatenate([self._losses([prepared]) for prepared in inputs])
         answered = [Answered(self.model, select_row(output, row, len(inputs))) for row in range(len(inputs))]

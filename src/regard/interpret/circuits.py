@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -476,36 +477,38 @@ def faithfulness(
     with torch.no_grad(), subject.patchable.calling_hooks():
         compared = _compare(subject, pairs, answers, metric, step, seed)
         graph, count = compared[0].graph, len(compared)
-        known, edges = mib_names(graph), graph.all_edges
-        aliases = {theirs: own for own, theirs in known.items()} if known else {}
-        all_edges = dict.fromkeys(edges, 0.0)
+        aliases = {theirs: own for own, theirs in mib_names(graph).items()}
+        values = dict.fromkeys(edges := graph.all_edges, 0.0)
 
         def own(edge: Any) -> Edge:
             pair = edge.split("->") if isinstance(edge, str) else edge
             name = tuple(aliases.get(end, end) for end in pair)
-            if name not in all_edges:
+            if name not in values:
                 raise InputError(f"{subject.name} has no edge {'->'.join(map(str, pair))}: give edges of this model")
             return name
 
-        given: Any = scores.scores or scores.kept if isinstance(scores, CircuitScores) else scores
-        given = given if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
-        values = {**all_edges, **{own(edge): score for edge, score in given.items()}}
+        ranked: Any = scores.scores or scores.kept if isinstance(scores, CircuitScores) else scores
+        ranked = ranked if isinstance(ranked, Mapping) else dict.fromkeys(ranked, 1.0)
+        values |= {own(edge): score for edge, score in ranked.items()}
         clean = sum(float(pair.metric(pair.clean.logits)) for pair in compared) / count
         corrupted = sum(float(pair.metric(pair.corrupted.logits)) for pair in compared) / count
         if clean == corrupted:
             raise InputError("the mean metric is the same for clean and corrupted inputs: give other pairs")
 
-        def faithful(kept: Collection[Edge]) -> float:
-            value = sum(pair.measure(kept) for pair in compared) / count
+        @cache  # small circuits are often empty, and both rankings are the same if no score is negative
+        def faithful(connected: frozenset[Edge]) -> float:
+            value = sum(pair.measure(connected) for pair in compared) / count
             advance()
             return (value - corrupted) / (clean - corrupted)
 
         counts = [int(share * len(edges)) for share in SHARES]
-        with counting_bar("faithfulness, circuits", 0, 2 * len(SHARES), show=progress, every=5) as advance:
-            orders = [sorted(edges, key=lambda edge: -key(values[edge])) for key in (float, abs)]
-            curves = [[faithful(order[:most]) for most in counts] for order in orders]
+        orders = [sorted(edges, key=lambda edge: -key(values[edge])) for key in (float, abs)]
+        circuits = [[frozenset(prune(order[:most])) for most in counts] for order in orders]
+        distinct = len({connected for sizes in circuits for connected in sizes})
+        with counting_bar("faithfulness, circuits", 0, distinct, show=progress, every=5) as advance:
+            curves = [list(map(faithful, sizes)) for sizes in circuits]
             kept = {own(edge) for edge in scores.kept} if isinstance(scores, CircuitScores) else set(edges)
-            own_faithfulness = faithful(kept) if len(kept) < len(edges) else None
+            own_faithfulness = faithful(frozenset(prune(kept))) if len(kept) < len(edges) else None
     return Faithfulness(
         method=scores.method if isinstance(scores, CircuitScores) else "given scores",
         pairs=count,
@@ -514,7 +517,7 @@ def faithfulness(
         counts=counts,
         by_score=curves[0],
         by_absolute=curves[1],
-        connected=[[len(prune(order[:most])) for most in counts] for order in orders],
+        connected=[list(map(len, sizes)) for sizes in circuits],
         cpr=area(curves[0]),
         cmd=area([abs(1 - value) for value in curves[1]]),
         kept=None if own_faithfulness is None else len(kept),
@@ -523,11 +526,11 @@ def faithfulness(
     )
 
 
-def area(values: Sequence[float], shares: Sequence[float] = SHARES) -> float:
-    """Return the area under values over the shares of edges, by the trapezoid rule from the smallest share on.
+def area(values: Sequence[float]) -> float:
+    """Return the area under values over `SHARES`, by the trapezoid rule from the smallest share on.
 
     >>> round(area([1.0] * 10), 3)
     0.999
     """
-    steps = zip(pairwise(shares), pairwise(values), strict=True)
+    steps = zip(pairwise(SHARES), pairwise(values), strict=True)
     return sum((end - start) * (first + second) / 2 for (start, end), (first, second) in steps)

@@ -454,8 +454,7 @@ PARTNERS = {"needed only together": "with", "backup": "for", "opposes": "to"}
 
 def _shorten(text: str, lines: int) -> list[str]:
     """Return a text as at most some lines of the report."""
-    wrapped = textwrap.wrap(text, REPORT_WIDTH, subsequent_indent="  ", max_lines=lines, placeholder=" ...")
-    return wrapped or [""]
+    return textwrap.wrap(text, REPORT_WIDTH, subsequent_indent="  ", max_lines=lines, placeholder=" ...") or [""]
 
 
 NEED_INPUTS = 500
@@ -577,16 +576,15 @@ class Examination(Result):
         for verdict in (verdict for verdict in get_args(Need) if verdict in by_verdict):
             layers = "; ".join(f"{layer} {', '.join(heads)}" for layer, heads in by_verdict[verdict].items())
             lines += _shorten(f"{verdict}: {layers}", 2)
-        claims = {(known.layer, known.head): known for known in self.heads if known.relevance_claim is not None}
-        shown = [f"{role.layer} {role.head} attends to {role.role}" for role in self._roles]
-        named = [(role.layer, role.head) for role in self._roles]
-        for place, known in claims.items():
-            assert known.relevance is not None and known.relevance_claim is not None
-            if known.relevance_claim.kind == "relevant inputs":
+        roles = {f"{role.layer} {role.head}": role.role for role in self._roles}
+        shown = [f"{name} attends to {role}" for name, role in roles.items()]
+        for known in self.heads:
+            name, claim = f"{known.layer} {known.head}", known.relevance_claim
+            if claim is not None and known.relevance is not None and claim.kind == "relevant inputs":
                 share = percent(known.relevance.mean, 0)
-                shown.append(f"{known.layer} {known.head} attends to what the answer depends on ({share})")
-            elif place not in named:
-                shown.append(f"{known.layer} {known.head} attends to fixed positions")
+                shown.append(f"{name} attends to what the answer depends on ({share})")
+            elif claim is not None and name not in roles:
+                shown.append(f"{name} attends to fixed positions")
         shown += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
         printed = [kind for kind in self._said if kind != RAISES]
         notes = [line for text in [describe_rates(printed, self.origin)] if text for line in _shorten(text, 4)]

@@ -3,11 +3,9 @@
 A head has formed at the first snapshot from which its score stays at the threshold or above until the last snapshot. A
 role has formed with the first of its heads. Seeds are matched by role: head numbers have no meaning across seeds.
 
-The median over seeds has an interval of order statistics, which holds for every distribution (Conover 1999, "Practical
-Nonparametric Statistics", section 3.2): among n sorted values, the k-th smallest and the k-th largest enclose the
-median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at least 95 % is used. Fewer than 6 seeds do
-not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which the role has not formed
-counts as infinitely late, so that it is not left out.
+The median over seeds has an interval of order statistics (`regard.statistics.median_rank`), which holds for every
+distribution. Fewer than 6 seeds do not reach 95 %: their interval is the range, and `coverage` is its probability. A
+seed on which the role has not formed counts as infinitely late, so that it is not left out.
 
 Every head is measured on fixed samples. The score of a role is its strength of `regard.interpret.roles`, averaged over
 the queries that have keys of the role:
@@ -48,6 +46,7 @@ from regard.errors import InputError
 from regard.evaluation.accuracy import output_losses
 from regard.io import write_file
 from regard.result import Result, plain_table, signed, to_plain
+from regard.statistics import median_rank, range_confidence
 from regard.streams import make_generator
 from regard.tasks.pairs import alignment_mask
 from regard.viz.maps import CROSS, LayerKind, layer_kind
@@ -340,9 +339,8 @@ class MedianInterval:
 
 def interval_rank(seeds: int) -> tuple[int, float]:
     """Return the rank k of the interval's ends, counted from 1, and the coverage of the interval."""
-    tails = [2 * sum(math.comb(seeds, count) for count in range(rank)) / 2**seeds for rank in range(1, seeds + 1)]
-    rank = max((rank for rank, tail in enumerate(tails, 1) if 1 - tail >= COVERAGE), default=1)
-    return rank, 1 - tails[rank - 1]
+    rank = max(median_rank(seeds, COVERAGE), 1)
+    return rank, range_confidence(seeds, rank)
 
 
 def median_interval(values: Sequence[float]) -> MedianInterval:

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
 MEND = "delete it, and choose heads again"
-SYMMETRISATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
 
 
 @public

@@ -79,9 +79,7 @@ class Precondition:
     text: str  # The condition, and what is measured
     value: str  # A name of `VALUES`
     least: float  # The condition holds if the median over seeds is at least this value in every measurement
-    where: tuple[
-        tuple[str, str], ...
-    ] = ()  # Measurements, pairs of a mechanism and a probe; empty for all of the claim
+    where: tuple[tuple[str, str], ...] = ()  # Pairs of a mechanism and a probe; empty for all of the claim
 
     def measure(self, results: Results, needs: Sequence[tuple[str, str]]) -> tuple[float, str]:
         """Return the smallest median over seeds, and the mechanism and probe that have it."""
