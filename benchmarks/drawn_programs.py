@@ -144,7 +144,7 @@ def _add_opposing(planner: Planner, number: int, gains: Sequence[float] = (1.0, 
     planner.sets.append(PlannedSet("oppose", tuple(nodes)))
 
 
-# Planted heads: five small models of each kind.
+# Planted heads: small models of each kind.
 
 REDUNDANT = HeadTruth(needed=None, used=True, sufficient=True)
 EACH = 5

@@ -60,11 +60,9 @@ GRID: dict[str, tuple[float, ...]] = {
     RAISES: (0.0, 1e-4, 1e-3, 1e-2),
 }
 """Thresholds by kind of sentence. All other kinds have none."""
-KINDS = (*(verdict for verdict in get_args(Need) if verdict != "cannot be told"), TOGETHER, "alignment", *GRID)
-
-
-VERDICTS = ("needed", "not needed", "needed only together", "backup", "opposes", TOGETHER)
+VERDICTS = (*(verdict for verdict in get_args(Need) if verdict != "cannot be told"), TOGETHER)
 """Verdicts on heads; the last kind stands for all that name other heads."""
+KINDS = (*VERDICTS, "alignment", *GRID)
 
 
 def measure_planted_models(kind: str, folder: Path) -> list[MeasuredSentences]:
