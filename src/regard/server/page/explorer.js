@@ -2,7 +2,7 @@
 
 import { Predictions } from "./predictions.js";
 import { searchTree } from "./tree.js";
-import { formatAddress, readAddress, replaceAddress } from "../../viz/js/state.js";
+import { COMPUTATIONS, formatAddress, readAddress, replaceAddress } from "../../viz/js/state.js";
 import { button, checkbox, keepFocus, messageOf, node, scrollBox, select, table } from "../../viz/js/dom.js";
 import { isolate, revealHidden, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
@@ -328,9 +328,7 @@ export class Explorer {
   updateAddress() {
     const { found, view, touched, written } = this;
     if (!found || !view) return;
-    /** @type {Asked[]} */
-    const all = ["importance", "roles"];
-    const asked = all.filter((name) => this.isComputed(name) || this.working[name]);
+    const asked = COMPUTATIONS.filter((name) => this.isComputed(name) || this.working[name]);
     const hash = formatAddress(view.selection.chosen, { input: found.map.input, touched, written, asked });
     const other = readAddress(location.hash).input;
     if (other !== null && other !== found.map.input) history.pushState(null, "", hash);
@@ -391,6 +389,8 @@ export class Explorer {
       });
       element("task").textContent = about.title;
       element("task").title = about.title;
+      element("kind").textContent = about.step === null ? about.kind : about.summary.split(" (")[0];
+      element("kind").title = element("kind").textContent ?? "";
       const past = about.history ? ` (${about.history})` : "";
       const summary =
         about.step === null
@@ -600,7 +600,6 @@ const SAID =
 // The reason why weights cannot be multiplied by the norms of values; empty if they can.
 /** @param {MapData} map @param {ValueNorms} values */
 function missingValues(map, { norms, left_out: reasons }) {
-  if (isLong(map)) return `Value-weighted: ${TOO_LONG}.`;
   const missing = map.layers.filter((layer) => !norms[layer.name]);
   if (!missing.length) return "";
   const [{ name }] = missing;

@@ -4,7 +4,7 @@ import { canvasContext, FAMILY, font, node, svg } from "./dom.js";
 
 /** @import { Level } from "./matrix.js" */
 
-/** @typedef {{ fill?: string, stroke?: string, width?: number, dash?: number[], opacity?: number }} Ink */
+/** @typedef {{ fill?: string, stroke?: string, width?: number, dash?: number[], opacity?: number, round?: number }} Ink `round`: radius of the corners */
 /** @typedef {{ fill?: string, align?: "start" | "middle" | "end", bold?: boolean, turned?: boolean, size?: number }} Lettering */
 /** @typedef {{ top: number, left: number, high: number, wide: number }} Cut a part of a level */
 /** @typedef {{ x: number, y: number, width: number, height: number }} Box */
@@ -34,17 +34,19 @@ export class CanvasPen {
   }
 
   /** @param {Box} box @param {Ink} ink */
-  rect({ x, y, width, height }, { fill, stroke, width: thick = 1, dash = [], opacity = 1 }) {
+  rect({ x, y, width, height }, { fill, stroke, width: thick = 1, dash = [], opacity = 1, round = 0 }) {
     const { context } = this;
     context.globalAlpha = opacity;
+    context.beginPath();
+    context.roundRect(x, y, width, height, round);
     if (fill) {
       context.fillStyle = fill;
-      context.fillRect(x, y, width, height);
+      context.fill();
     }
     if (stroke) {
       Object.assign(context, { strokeStyle: stroke, lineWidth: thick });
       context.setLineDash(dash);
-      context.strokeRect(x, y, width, height);
+      context.stroke();
       context.setLineDash([]);
     }
     context.globalAlpha = 1;
@@ -123,9 +125,9 @@ export class SvgPen {
   }
 
   /** @param {Box} box @param {Ink & { class?: string }} ink */
-  rect(box, { fill = "none", stroke, width, dash, opacity, ...more }) {
+  rect(box, { fill = "none", stroke, width, dash, opacity, round, ...more }) {
     const line = stroke && { stroke, "stroke-width": width ?? 1, "stroke-dasharray": dash?.join(" ") };
-    this.group.append(svg("rect", { ...box, fill, ...line, opacity, ...more }));
+    this.group.append(svg("rect", { ...box, fill, ...line, opacity, rx: round, ...more }));
   }
 
   /** @param {number[]} from @param {number[]} to @param {Ink} ink */
