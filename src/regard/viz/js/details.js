@@ -61,7 +61,7 @@ export class Details {
     /** A place for what only some pages have. */
     this.slot = node("div", { class: "slot" });
     this.tool = node("section", { class: "tool", hidden: true });
-    this.element = node("aside", { class: "drawer", "aria-label": "Details" });
+    this.element = node("aside", { class: "drawer", "aria-label": "Details", tabindex: 0 });
     const elements = Object.values(this.parts).map((part) => part.element);
     elements.splice(6, 0, this.slot);
     this.element.append(this.tool, ...elements);

@@ -106,12 +106,7 @@ function rankHeads(scene, tiles) {
           .filter((index) => values[index]?.sure && (sign < 0 || value(index) > 0))
           .sort((first, second) => value(second) - value(first))
           .slice(0, RANKED);
-  return {
-    values,
-    short: measured.name === "relation",
-    full: ["importance", "distance", "relation"].includes(measured.name) ? largest : 1,
-    order,
-  };
+  return { values, full: ["importance", "distance", "relation"].includes(measured.name) ? largest : 1, order };
 }
 
 /**
@@ -272,9 +267,9 @@ export class HeadGrid {
   }
 
   /** Lists the heads of the highest rank. @param {Scene} scene @param {Geometry} geometry @param {ReturnType<typeof rankHeads>} ranking */
-  tellRanks({ map }, { tiles }, { values, order, short }) {
+  tellRanks({ map }, { tiles }, { values, order }) {
     this.values = values;
-    const several = short || map.layers.some((other) => other.kind !== map.layers[0].kind);
+    const several = map.layers.some((other) => other.kind !== map.layers[0].kind);
     this.ranks.show([values], () =>
       order.map((index, rank) => {
         const { layer, head } = tiles[index];

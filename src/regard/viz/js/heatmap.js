@@ -22,7 +22,7 @@ const NUMBERS_FROM = { width: 21, height: 20, narrow: 30 }; // pixels of a cell 
 const SIGNS_FROM = 10; // pixels of a cell with the sign of a fall, which gray pictures need
 const TILED = 20; // pixels of a cell from which it is a tile with round corners
 const MOST_TILES = 2500;
-const CORNER = 8; // pixels of the mark of a relevant input
+const DOT = 6; // pixels of the mark of a relevant input
 const LEAST_WRITTEN = 0.005; // smaller weights are not written
 const MOST_DRAWN = 60_000; // rectangles of a saved picture; of more cells it contains an image
 const ASIDE = 0.35; // opacity of the weights that a head had before it was switched off
@@ -51,8 +51,12 @@ export const heatmap = {
       const numbers = high && viewport.cell >= (scene.changes ? WIDE : NUMBERS_FROM.width * textScale());
       if (!off && (numbers || (scene.changes && least >= SIGNS_FROM)))
         writeWeights(pen, panel, numbers, narrow ? 12 * textScale() : undefined);
+      const [side, edge] = [Math.min(DOT, least * 0.4), tileGap(viewport) + 1];
       for (const [query, key] of least >= 8 ? (relevant ?? []) : [])
-        pen.corner(viewport.x(key) + 1, viewport.y(query) + 1, Math.min(CORNER, least * 0.4), "#111", "white");
+        pen.rect(
+          { x: viewport.x(key) + edge, y: viewport.y(query) + edge, width: side, height: side },
+          { fill: "white", stroke: "#111", round: side / 2 },
+        );
       if (off)
         pen.text(left + width / 2, top + height / 2, "switched off", {
           fill: colours.mark,

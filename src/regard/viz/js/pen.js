@@ -63,19 +63,6 @@ export class CanvasPen {
     context.globalAlpha = 1;
   }
 
-  /** A triangle in the upper left corner of a cell. @param {number} x @param {number} y @param {number} side @param {string} fill @param {string} stroke */
-  corner(x, y, side, fill, stroke) {
-    const { context } = this;
-    Object.assign(context, { fillStyle: fill, strokeStyle: stroke, lineWidth: 1 });
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(x + side, y);
-    context.lineTo(x, y + side);
-    context.closePath();
-    context.fill();
-    context.stroke();
-  }
-
   /** @param {number} x @param {number} y middle of the letters @param {string} text @param {Lettering} lettering */
   text(x, y, text, { fill = "", align = "start", bold = false, turned = false, size = undefined }) {
     const { context } = this;
@@ -133,11 +120,6 @@ export class SvgPen {
   /** @param {number[]} from @param {number[]} to @param {Ink} ink */
   line([x1, y1], [x2, y2], { stroke, width, opacity }) {
     this.group.append(svg("line", { x1, y1, x2, y2, stroke, "stroke-width": width, "stroke-opacity": opacity }));
-  }
-
-  /** @param {number} x @param {number} y @param {number} side @param {string} fill @param {string} stroke */
-  corner(x, y, side, fill, stroke) {
-    this.group.append(svg("path", { d: `M${x} ${y}h${side}l${-side} ${side}z`, fill, stroke }));
   }
 
   /** @param {number} x @param {number} y @param {string} text @param {Lettering} lettering */
