@@ -7,7 +7,7 @@ import { button, checkbox, keepFocus, messageOf, node, scrollBox, select, table 
 import { isolate, revealHidden, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
 import { View } from "../../viz/js/view.js";
-import { unpack } from "../../viz/js/matrix.js";
+import { headCount, unpack } from "../../viz/js/matrix.js";
 
 /** @import { Asked, Written } from "../../viz/js/state.js" */
 /** @import { BesideData, InterventionData, LayerData, MapData, PlaybackData, RoleData, WorthData } from "../../viz/js/data.js" */
@@ -45,6 +45,7 @@ import { unpack } from "../../viz/js/matrix.js";
 
 const WORK = 300; // milliseconds after which the page says that the model is computing
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
+const AHEAD = 1_000_000; // weights of a layer; of more, they are requested when they are needed
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST_IMAGE = 8_000_000; // bytes of an image
 const CHUNK = 8192; // bytes converted to characters at once
@@ -88,7 +89,7 @@ export class Explorer {
     this.predictions = null;
     this.weighed = false; // whether weights are multiplied by the norms of their values
     this.noValues = ""; // why that cannot be done
-    this.fetching = ""; // names of the layers whose weights were requested
+    this.fetching = false; // whether the weights of layers were requested
     this.seed = 0;
     this.ticket = 0; // identifies the latest request
     /** @type {string | null} the typed input that is answered or asked for, without interventions */
@@ -211,22 +212,23 @@ export class Explorer {
     this.predictions?.show({ input: answered.map.input, touched }, view);
   }
 
-  /** Requests the weights that are in view, if only thumbnails of them were sent. */
+  /** Requests the weights that are in view, if only thumbnails of them were sent; then those of small layers one by one. */
   async showWholeLayers() {
     const { found, view } = this;
     const scene = view?.scene;
-    const layers = found && scene && !this.playback ? neededLayers(scene) : [];
-    if (!found || !layers.length || this.fetching === layers.join()) return;
-    this.fetching = layers.join();
-    try {
-      const whole = await this.wholeLayers(found, layers);
-      if (this.found === found) this.draw({ ...found, ...whole });
-    } catch (error) {
+    if (!found || !scene || this.playback || this.fetching) return;
+    const shown = neededLayers(scene);
+    const missing = thumbnails(found.map.layers.filter(({ name }) => shown.includes(name)));
+    if (shown.length && !missing.length) return this.draw(found);
+    const layers = missing.length ? missing : thumbnails(found.map.layers.filter(isSmall)).slice(0, 1);
+    if (!layers.length) return;
+    this.fetching = true;
+    const whole = await this.wholeLayers(found, layers).catch((error) => {
       this.message.textContent = messageOf(error);
-    } finally {
-      this.fetching = "";
-      if (this.found !== found) this.showWholeLayers();
-    }
+    });
+    this.fetching = false;
+    if (this.found === found && whole) this.found = { ...found, ...whole };
+    if (this.found !== found) this.showWholeLayers();
   }
 
   /** @param {Found} found @param {string[]} layers */
@@ -581,6 +583,11 @@ function neededLayers({ map, layer, state }) {
 /** The names of the thumbnails among layers. @param {LayerData[]} layers */
 export function thumbnails(layers) {
   return layers.filter(({ weights }) => !Array.isArray(weights) && weights.side > 1).map(({ name }) => name);
+}
+
+/** @param {LayerData} layer */
+function isSmall({ weights, queries, keys }) {
+  return headCount({ weights }) * queries.length * keys.length < AHEAD;
 }
 
 // A map with some layers in place of their thumbnails.
