@@ -7,7 +7,7 @@ import { button, checkbox, keepFocus, messageOf, node, scrollBox, select, table 
 import { isolate, revealHidden, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
 import { View } from "../../viz/js/view.js";
-import { headCount, unpack } from "../../viz/js/matrix.js";
+import { unpack } from "../../viz/js/matrix.js";
 
 /** @import { Asked, Written } from "../../viz/js/state.js" */
 /** @import { BesideData, InterventionData, LayerData, MapData, PlaybackData, RoleData, WorthData } from "../../viz/js/data.js" */
@@ -45,7 +45,7 @@ import { headCount, unpack } from "../../viz/js/matrix.js";
 
 const WORK = 300; // milliseconds after which the page says that the model is computing
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
-const AHEAD = 1_000_000; // weights of a layer; of more, they are requested when they are needed
+const AHEAD = 90_000; // weights of a head; layers of more are requested when they are needed
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST_IMAGE = 8_000_000; // bytes of an image
 const CHUNK = 8192; // bytes converted to characters at once
@@ -220,7 +220,8 @@ export class Explorer {
     const shown = neededLayers(scene);
     const missing = thumbnails(found.map.layers.filter(({ name }) => shown.includes(name)));
     if (shown.length && !missing.length) return this.draw(found);
-    const layers = missing.length ? missing : thumbnails(found.map.layers.filter(isSmall)).slice(0, 1);
+    const small = found.map.layers.filter((each) => each.queries.length * each.keys.length < AHEAD);
+    const layers = missing.length ? missing : thumbnails(small).slice(0, 1);
     if (!layers.length) return;
     this.fetching = true;
     const whole = await this.wholeLayers(found, layers).catch((error) => {
@@ -583,11 +584,6 @@ function neededLayers({ map, layer, state }) {
 /** The names of the thumbnails among layers. @param {LayerData[]} layers */
 export function thumbnails(layers) {
   return layers.filter(({ weights }) => !Array.isArray(weights) && weights.side > 1).map(({ name }) => name);
-}
-
-/** @param {LayerData} layer */
-function isSmall({ weights, queries, keys }) {
-  return headCount({ weights }) * queries.length * keys.length < AHEAD;
 }
 
 // A map with some layers in place of their thumbnails.

@@ -153,9 +153,8 @@ const SPECIAL_TOKEN = /^(\[.*\]|<.*>)$/; // tokens such as [CLS] and </s>
 
 /** The number of weights. @param {LayerData[]} layers */
 export function weightCount(layers) {
-  /** @param {LayerData} layer */
-  const size = (layer) => (layer.measures ? 0 : headCount(layer) * layer.queries.length * layer.keys.length);
-  return layers.reduce((sum, layer) => sum + size(layer), 0);
+  const whole = layers.filter(({ measures }) => !measures);
+  return whole.reduce((sum, layer) => sum + headCount(layer) * layer.queries.length * layer.keys.length, 0);
 }
 
 /** Whether relations of words say most: nothing better is known, and all weights are here. @param {MapData} map @param {Pick<ViewData, "importance">} data */
