@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -31,7 +31,10 @@ from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots
 from regard.training.config import RunConfig
 from regard.training.run_folder import find_run
-from regard.viz.report_page import render_page
+from regard.viz.report_page import Part, Plot, render_page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
@@ -327,15 +330,30 @@ class ExaminedRuns(Result):
             table.add_row(path, str(seed), f"{run.importance.loss:.4f}", name, str(needed), roles)
         return table
 
+    def _draw_importance(self, width: float) -> Figure:
+        from regard.viz.plots import ValueInterval, draw_rows  # matplotlib is slow to import
+
+        points = {
+            f"seed {seed}": [
+                ValueInterval(layer, value, value, value)
+                for layer, values in run.importance.added.items()
+                for value in values
+            ]
+            for seed, run in zip(self.seeds, self.examinations, strict=True)
+        }
+        return draw_rows(points, width, f"{self.examinations[0].importance.measure} added when one head is off")
+
     def to_html(self, path: str | Path) -> Path:
-        """Write a page with all tables and sentences, and return its path.
+        """Write a page with the importance of all heads, all tables and sentences, and return its path.
 
         Raises `MachineError` if the file cannot be written.
         """
         table = self.table()
         assert isinstance(table, Group)
         title = f"What the attention of {self.task} means, over {len(self.runs)} runs"
-        write_file(Path(path), render_page(title, [Group(*self.sentences), table]).encode())
+        says = "Points: loss increase when each head is disabled, by layer and run"
+        parts: list[Part] = [Plot(self._draw_importance, says), Group(*self.sentences), table]
+        write_file(Path(path), render_page(title, parts).encode())
         return Path(path)
 
     def json(self) -> dict[str, Any]:
