@@ -23,7 +23,7 @@ from regard.arguments import Limits, public
 from regard.errors import InputError
 from regard.io import refuse_links, write_file
 from regard.progress import counting_bar, print_status
-from regard.result import Result, percent, to_plain
+from regard.result import Result, percent, plain_table, to_plain
 from regard.statistics import (
     LEVEL,
     Interval,
@@ -109,7 +109,7 @@ class Comparison(Result):
             parts += [_by_last(self), ""]
         shown = [name for name in QUANTITIES if any(self.values(v, name) for v in self.variants)]
         title = f"{self.task}: mean (range) over {seeds} seeds{_tokenizers(self)}"
-        table = _table(title, *names, *(QUANTITIES[name][0] for name in shown))
+        table = plain_table((*names, *(QUANTITIES[name][0] for name in shown)), title=title)
         for variant in self.variants:
             cells = {name: format_mean(self.values(variant, name), QUANTITIES[name][1]) for name in shown}
             reached = len(self.values(variant, "steps_to_99"))
@@ -186,9 +186,7 @@ class Comparison(Result):
             for variant in self.variants
             for seed, folder in enumerate(self.folders(variant))
         ]
-        shown = Table("run", "command to view it", title="All runs", title_justify="left", box=None)
-        for run, command in runs:
-            shown.add_row(Text(run), Text(command))
+        shown = plain_table(("run", "command to view it"), [map(Text, pair) for pair in runs], "All runs")
         name = QUANTITIES[main_quantity(self)][0]
         parts: list[Part] = [
             Plot(partial(draw_values, self), f"{name} by the last flag, with the range of the seeds"),
@@ -350,8 +348,8 @@ def _differences(comparison: Comparison) -> list[RenderableType]:
     if not contrasts:
         return []
     title = f"Differences in {name} (95 % intervals that hold for all {len(contrasts)} at once)"
-    table = _table(title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)", "", "", "")
-    table.show_header = False
+    title = title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)"
+    table = plain_table(("", "", ""), title=title, show_header=False)
     for contrast in contrasts:
         names = f"{contrast.one.name} minus {contrast.other.name}"
         table.add_row(names, format_interval(contrast.interval, form), contrast.verdict)
@@ -362,16 +360,12 @@ def _by_last(comparison: Comparison) -> Table:
     """Return a table of exact match: the values of the last flag are columns, all other combinations rows."""
     *names, last = comparison.variants[0].varied
     columns = (f"{last}={value}" for value in _flag_values(comparison, last))
-    table = _table(f"Exact match by {last}", *names, *columns)
+    table = plain_table((*names, *columns), title=f"Exact match by {last}")
     for others, variants in _series(comparison).items():
         form = QUANTITIES["exact_match"][1]
         cells = [format_mean(comparison.values(variant, "exact_match"), form) for variant in variants]
         table.add_row(*map(str, others), *cells)
     return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
 def _flag_values(comparison: Comparison, flag: str) -> list[Any]:

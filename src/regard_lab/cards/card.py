@@ -33,7 +33,7 @@ from regard.attention.mechanism import Mechanism
 from regard.errors import check_range, plural
 from regard.io import is_file, make_folder, read_json, write_file, write_json
 from regard.models.decoder_only import DecoderOnly
-from regard.result import percent, signed, to_plain
+from regard.result import percent, plain_table, signed, to_plain
 from regard.statistics import LEVEL, Interval, describe_range, median_interval, seed_range, smallest_sample
 from regard.streams import make_generator
 from regard.sweep.backends import Backend
@@ -433,12 +433,11 @@ def difference_note(card: Card) -> str:
 
 
 def card_tables(card: Card, *, claims: bool = True) -> Group:
-    scores = _table(
-        f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
+    difference = f"median difference (intervals hold for all {len(card.rows)} at once)"
+    scores = plain_table(
+        ("probe", card.mechanism, "softmax", difference, ""),
+        title=f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
         f"variance), mean (range of the seeds)",
-        *("probe", card.mechanism, "softmax"),
-        f"median difference (intervals hold for all {len(card.rows)} at once)",
-        "",
     )
     for row in card.rows:
         shown = ("higher" if row.difference.value > 0 else "lower") if row.shown else ""
@@ -448,11 +447,16 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
     if position := Mechanism.parse(card.mechanism).position:
         scores.caption += f"\n{position} replaces the learned positions that softmax has"
     how = "" if card.normalized else "; rows do not sum to 1, so shares are of the absolute weights"
-    shares = _table(
-        f"Where weight goes, {card.mechanism} | softmax (mean over heads and seeds{how})",
-        *("probe", "on relevant inputs, %", "best head, %", "on the first token, %", "entropy, nats"),
+    columns = (
+        "probe",
+        "on relevant inputs, %",
+        "best head, %",
+        "on the first token, %",
+        "entropy, nats",
         "sum of a row",
     )
+    title = f"Where weight goes, {card.mechanism} | softmax (mean over heads and seeds{how})"
+    shares = plain_table(columns, title=title)
     for means in card.shares:
         shares.add_row(
             means.probe,
@@ -476,7 +480,9 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
 
 
 def claim_table(cards: Sequence[Card]) -> Table:
-    table = _table("Claims of papers", "claim", "source", "expected", "median difference", "smallest to see", "verdict")
+    table = plain_table(
+        ("claim", "source", "expected", "median difference", "smallest to see", "verdict"), title="Claims of papers"
+    )
     for result in all_claims(cards):
         claim = result.claim
         numbers = interval_text(result.interval, signed), smallest_text(result)
@@ -494,10 +500,9 @@ def smallest_text(result: ClaimResult) -> str:
 
 def overview_table(cards: Sequence[Card]) -> Table:
     """Return one row for each mechanism: the difference to softmax in each test."""
-    table = _table(
-        "Correct outputs minus softmax, in percentage points, median over seeds; *: the interval excludes zero",
-        "mechanism",
-        *(row.test for row in cards[0].rows),
+    table = plain_table(
+        ("mechanism", *(row.test for row in cards[0].rows)),
+        title="Correct outputs minus softmax, in percentage points, median over seeds; *: the interval excludes zero",
     )
     for card in without_baseline(cards):
         table.add_row(card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows))
@@ -527,10 +532,6 @@ def card_json(card: Card) -> dict[str, Any]:
         for result in card.claims
     ]
     return plain
-
-
-def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
 # The overview picture: mechanisms x tests, the difference to softmax as a color.
