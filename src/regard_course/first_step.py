@@ -170,6 +170,15 @@ def _equal(left: Array, right: Array) -> bool:
     return float(np.abs(left[compared] - right[compared]).max(initial=0)) <= rounding * scale
 
 
+def _proportional(left: Array, right: Array) -> bool:
+    """Return whether an array is another one times a number that is not 0."""
+    if np.squeeze(left).shape != np.squeeze(right).shape:
+        return False
+    left = left.reshape(right.shape)
+    place = np.unravel_index(int(np.argmax(np.abs(right))), right.shape)
+    return bool(left[place]) and bool(right[place]) and _equal(left / left[place], right / right[place])
+
+
 def _equal_up_to_order(array: Array, wanted: Array, *, ordered: bool = False) -> bool:
     same = array.size == wanted.size
     if ordered or not same or _equal(array.reshape(wanted.shape), wanted):
@@ -228,13 +237,17 @@ def find_first_step(
         )
     else:
         mine = outputs[results.index(item)] if outputs is not None else None
-    ending = f"nowhere {item.words}" if item.step != "returned" else "returns something else"
-    ending = "fails afterwards" if item.step == "returned" and outputs is None else ending
     known = f"Your run has {quantities[before].words}, but" if before is not None else "Your run"
+    if outputs is None:
+        ending = f"fails before {item.words}"
+    elif item.step == "returned":
+        ending = "returns something else"
+    else:
+        ending = f"nowhere {item.words}" if before is not None else f"has nowhere {item.words}"
     return Finding(
         name=item.step,
         did=f"{FIRST}: {item.words}.",
-        instead=f"{known}{' has' if before is None and item.step != 'returned' else ''} {ending}.",
+        instead=f"{known} {ending}.",
         paper=item.paper,
         example=_show(exercise, case, item, mine),
     )
@@ -280,6 +293,13 @@ def _first(
         places = [place for place in missing if place[1] > max(right, default=-1)]
     else:
         places = [n for n in missing if n[0] >= len(inner) or recording.others(inner[n[0]].value, known)]
+        number, following = (places[0][0], places[0][0] + 1) if places else (len(inner), len(inner))
+        # Code may scale the queries before it multiplies them by the keys: with another factor, the scale is wrong.
+        if following < len(inner) and occurs[following] is False:
+            value = inner[number].value
+            others = recording.others(value, known)
+            if all(any(_proportional(array, value) for array in part) for part in ([inner[following].value], others)):
+                places[0] = following, following
     item = wrong[0] if wrong else quantities[len(inner)]
     first = places[0] if places else (quantities.index(item), len(inner))
     if not places and not right and inner:
