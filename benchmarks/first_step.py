@@ -156,7 +156,7 @@ def solutions(kind: str) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    kind, every, counts = sys.argv[1], int((*sys.argv[2:], 1)[0]), Counter[str]()
+    kind, every, counts = sys.argv[1], int(sys.argv[2] if sys.argv[2:] else 1), Counter[str]()
     warnings.simplefilter("ignore")
     for name, written in solutions(kind):
         source = ast.unparse(ast.parse(written))

@@ -123,17 +123,19 @@ class _Recording:
         )
 
     def others(self, value: Array, known: Sequence[Array]) -> list[Array]:
-        """Return the arrays of a shape, in any order of its dimensions, that are not known; or those of its parts along
-        the first dimensions."""
+        """Return the arrays of a shape, in any order of its dimensions, that are not known, or of a wrong shape: with
+        as many dimensions but the sizes of no known array. Without any, return those of its parts."""
+        sizes = [_sizes(array.shape) for array in known]
+        kind = value.ndim, value.shape.count(1)
         for depth in range(MAX_DEPTH + 1):
             shape = _sizes(value.shape[depth:])
             parts = [part for array in known for part in array.reshape(-1, *array.shape[min(depth, array.ndim) :])]
             parts = [part for part in parts if _sizes(part.shape) == shape]
-            reduced = value.ndim, value.shape.count(1)
             choices = [
                 array
                 for array in self.arrays
-                if _sizes(array.shape) == shape or (reduced[1] and (array.ndim, array.shape.count(1)) == reduced)
+                if _sizes(array.shape) == shape
+                or ((array.ndim, array.shape.count(1)) == kind and _sizes(array.shape) not in sizes)
             ]
             choices = [array for array in choices if not any(_equal_up_to_order(array, part) for part in parts)]
             if choices or depth >= value.ndim - 1:
