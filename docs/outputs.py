@@ -72,6 +72,9 @@ ON_MINILM = {
 }
 """The folder of MiniLM on pages that open this model."""
 
+PYTHON = {"docs/explanation/a-real-model.md": (3, 11)}
+"""The version of Python whose help texts a page shows."""
+
 BEFORE = {
     "docs/how-to/align-words.md": [("sh", "yes 0-0 | head -100 > gold.txt || true")],
     "docs/how-to/look-inside.md": [("sh", "regard train counting")],
@@ -190,7 +193,9 @@ def run(page: str, folder: Path) -> Iterator[Output]:
     began = False
     with session(page, folder) as (environment, python):
         for block, following in zip(found, [*found[1:], None], strict=True):
-            if block.language in ("sh", "python"):
+            if block.language in ("sh", "python") and PYTHON.get(page, sys.version_info[:2]) != sys.version_info[:2]:
+                began, printed = True, None
+            elif block.language in ("sh", "python"):
                 began = True
                 text, fails = "", False
                 file = re.match(r"# (\w+\.py)\n", block.text)
