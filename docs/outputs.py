@@ -279,10 +279,11 @@ def beside(shown: list[str], printed: list[str]) -> list[tuple[list[str], list[s
 
 
 def likeness(shown: list[str], printed: list[str]) -> float:
-    """Return how similar lines are, without their numbers."""
-    pairs = zip(shown, printed, strict=False)
-    plain = [(re.sub(NUMBER, "#", one), re.sub(NUMBER, "#", other)) for one, other in pairs]
-    return sum(difflib.SequenceMatcher(None, *pair).ratio() for pair in plain)
+    """Return how similar lines are: their text without numbers, and how many are the same."""
+    pairs = list(zip(shown, printed, strict=False))
+    plain = [[re.sub(NUMBER, "#", line) for line in pair] for pair in pairs]
+    alike = sum(difflib.SequenceMatcher(None, one, other).ratio() for one, other in plain)
+    return alike + sum(same(one, other) for one, other in pairs)
 
 
 def differences(output: Output) -> list[str]:
