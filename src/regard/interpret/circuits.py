@@ -279,7 +279,7 @@ class CircuitScores(Result):
         edges = {_edge(name, path): entry for name, entry in content.edges.items()}
         scores: Any = {edge: entry["score"] for edge, entry in edges.items() if entry.get("score") is not None}
         kept = {edge for edge, entry in edges.items() if entry.get("in_graph")}
-        return cls(method=path.name, scores=scores, kept=kept, config=content.cfg, nodes=content.nodes)
+        return cls(method=str(path), scores=scores, kept=kept, config=content.cfg, nodes=content.nodes)
 
     @classmethod
     def _of_hooks(cls, path: Path, hooks: Sequence[Edge]) -> "CircuitScores":
@@ -293,7 +293,7 @@ class CircuitScores(Result):
                 edges[str(known[0]), str(known[1])] = 1.0
         count = len(hooks) - len(edges)
         remarks = [f"left out: {count} edges inside heads or from positions, which are no senders"] if count else []
-        return cls(method=path.name, scores=edges, kept=set(edges), remarks=remarks)
+        return cls(method=str(path), scores=edges, kept=set(edges), remarks=remarks)
 
     def write(self, path: str | Path) -> None:
         """Write the circuit in the form of `Graph.to_json` of EAP-IG. A model for which MIB has no names keeps those of
@@ -302,8 +302,7 @@ class CircuitScores(Result):
         for edge in self.scores or dict.fromkeys(sorted(self.kept)):
             score = {"score": self.scores[edge]} if edge in self.scores else {}
             edges["->".join(self.names.get(name, name) for name in edge)] = {**score, "in_graph": edge in self.kept}
-        content = {"cfg": self.config, "nodes": self.nodes, "edges": edges}
-        write_file(Path(path), json.dumps(content).encode())
+        write_file(Path(path), json.dumps({"cfg": self.config, "nodes": self.nodes, "edges": edges}).encode())
 
     def summary(self) -> str:
         return f"{self.method}: {len(self.kept)} of {len(self.scores)} edges"
@@ -474,6 +473,7 @@ def faithfulness(
 
     Raises `InputError` for an edge that the model does not have, and as `find_circuit`.
     """
+    source = scores.method if isinstance(scores, CircuitScores) else "given scores"
     with torch.no_grad(), subject.patchable.calling_hooks():
         compared = _compare(subject, pairs, answers, metric, step, seed)
         graph, count = compared[0].graph, len(compared)
@@ -484,7 +484,7 @@ def faithfulness(
             pair = edge.split("->") if isinstance(edge, str) else edge
             name = tuple(aliases.get(end, end) for end in pair)
             if name not in values:
-                raise InputError(f"{subject.name} has no edge {'->'.join(map(str, pair))}: give edges of this model")
+                raise InputError(f"{source}: {subject.name} has no edge {'->'.join(map(str, pair))}: give its edges")
             return name
 
         ranked: Any = scores.scores or scores.kept if isinstance(scores, CircuitScores) else scores
@@ -510,7 +510,7 @@ def faithfulness(
             kept = {own(edge) for edge in scores.kept} if isinstance(scores, CircuitScores) else set(edges)
             own_faithfulness = faithful(frozenset(prune(kept))) if len(kept) < len(edges) else None
     return Faithfulness(
-        method=scores.method if isinstance(scores, CircuitScores) else "given scores",
+        method=source,
         pairs=count,
         edges=len(edges),
         shares=list(SHARES),
