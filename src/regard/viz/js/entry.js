@@ -53,8 +53,8 @@ async function showPage(element, data, title) {
   document.body.append(frame);
   frame.contentDocument?.open();
   const packed = document.getElementById("weights");
-  const weights = await inflate(bytesOfText(packed?.textContent ?? "", Number(packed?.dataset.size)));
-  await unpackWeights(data, weights);
+  const bytes = inflate(bytesOfText(packed?.textContent ?? "", Number(packed?.dataset.size)));
+  await bytes.then((weights) => unpackWeights(data, weights)).catch((error) => (frame.remove(), Promise.reject(error)));
   /** @type {View} */
   const view = await show(element, data, {
     state: chosen(),
