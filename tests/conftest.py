@@ -149,13 +149,18 @@ TINY: dict[str, Any] = {
 """A Transformer that learns the German text of the tests within seconds."""
 
 
+def train_german(factory: pytest.TempPathFactory, **flags: Any) -> regard.TranslationRun:
+    """Return a run that has learned a parallel text."""
+    folder = factory.mktemp("german")
+    run = regard.train("translation", **write(folder), **{**TINY, **flags}, savepath=folder, progress=False)
+    assert isinstance(run, regard.TranslationRun)
+    return run
+
+
 @pytest.fixture(scope="session")
 def german(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     """Return a run that has learned a parallel text. Tests must not change its files."""
-    folder = tmp_path_factory.mktemp("german")
-    run = regard.train("translation", **write(folder), **TINY, steps=300, savepath=folder, progress=False)
-    assert isinstance(run, regard.TranslationRun)
-    return run
+    return train_german(tmp_path_factory, steps=300)
 
 
 @pytest.fixture
@@ -173,3 +178,26 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(objective, name, interrupting)
 
     return interrupt_at
+
+
+def files(run: regard.AnyRun) -> dict[str, bytes]:
+    """Return the content of each file of a run."""
+    return {str(path.relative_to(run.folder)): path.read_bytes() for path in run.folder.rglob("*.*")}
+
+
+@pytest.fixture
+def check_resumed(tmp_path: Path, interrupt_at: Callable[..., None]) -> Callable[..., tuple[regard.AnyRun, int]]:
+    """Return a function that checks whether a resumed training has the files of an uninterrupted one."""
+
+    def check(task: str, step: int, name: str = "cross_entropy", **flags: Any) -> tuple[regard.AnyRun, int]:
+        """Interrupt at a call of the objective; return the run, and the step at which it was saved."""
+        whole = regard.train(task, **flags, savepath=tmp_path / "whole")
+        interrupt_at(step, name)
+        with pytest.raises(KeyboardInterrupt):
+            regard.train(task, **flags, savepath=tmp_path / "parts")
+        saved = regard.load(tmp_path / "parts" / task).step
+        parts = regard.train(task, resume=True, progress=False, savepath=tmp_path / "parts")
+        assert files(parts) == files(whole)
+        return parts, saved
+
+    return check

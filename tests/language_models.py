@@ -1,5 +1,6 @@
 """Small random language models of Hugging Face, with a tokenizer of bytes."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,18 @@ SMALL_LLAMA = {
     "intermediate_size": 40,
     "max_position_embeddings": 160,
 }
+
+
+def word_tokenizer(words: Iterable[str], unknown: str, **special: str) -> Any:
+    """Return a tokenizer of whole words."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token=unknown))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    make: Any = transformers.PreTrainedTokenizerFast
+    return make(tokenizer_object=tokenizer, unk_token=unknown, **special)
 
 
 def make_tokenizer(*, begin: bool = False) -> Any:

@@ -51,17 +51,8 @@ def _dot(query: Tensor, key: Tensor) -> float:
     return sum(q * k for q, k in zip(query.tolist(), key.tolist(), strict=True))
 
 
-def sparsemax_of(scores: list[float]) -> list[float]:
-    """Find the threshold by bisection, because the sum of the weights falls with it."""
-    return _bisect(scores, lambda score, threshold: max(score - threshold, 0.0))
-
-
-def entmax_of(scores: list[float]) -> list[float]:
-    """Return 1.5-entmax: `max(s / 2 - t, 0)²`."""
-    return _bisect(scores, lambda score, threshold: max(score / 2 - threshold, 0.0) ** 2)
-
-
 def _bisect(scores: list[float], weight: Any) -> list[float]:
+    """Find the threshold by bisection, because the sum of the weights falls with it."""
     high = max(map(abs, scores)) + 2.0
     low = -high
     for _ in range(200):
@@ -78,9 +69,9 @@ def normalize(parts: Choice, layer: Any, head: int, scores: list[float]) -> list
     if not scores:
         return []
     if "sparsemax" in parts:
-        return sparsemax_of(scores)
+        return _bisect(scores, lambda score, threshold: max(score - threshold, 0.0))
     if "entmax" in parts:
-        return entmax_of(scores)
+        return _bisect(scores, lambda score, threshold: max(score / 2 - threshold, 0.0) ** 2)
     if "sigmoid" in parts:
         return [1 / (1 + math.exp(-(score - math.log(len(scores))))) for score in scores]
     added = 0.0

@@ -97,6 +97,8 @@ def test_copies_have_no_hooks() -> None:
         ({"heads": 4, "groups": 0}, "groups 0 is out of range: choose from 1 to 4"),
         ({"heads": 4, "groups": 8}, "groups 8 is out of range"),
         ({"heads": 2.0}, "heads 2.0 is of type float: give int"),
+        ({"heads": 3}, "width 8 cannot be split into 3 heads: choose a multiple of 3, or a head_width"),
+        ({"heads": 4, "groups": 3}, "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4"),
     ],
 )
 def test_arguments_are_checked(given: dict[str, Any], said: str) -> None:

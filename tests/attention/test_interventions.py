@@ -176,17 +176,6 @@ def test_single_steps_equal_one_call(name: str, change: dict[str, object]) -> No
     assert not torch.allclose(plain, at_once)
 
 
-def test_short_names() -> None:
-    model = _models()["transformer"]
-    source = torch.tensor([[4, 5]])
-    with intervene(model, "decoder.0.cross", heads=[1], to="uniform"), record(model) as records:
-        model(source, source > 0, source)
-    torch.testing.assert_close(records["decoder.layers.0.cross"].weights[0, 1], torch.full((2, 2), 0.5))
-    with record(model, layers=["decoder.1.cross"]) as records:
-        model(source, source > 0, source)
-    assert list(records) == ["decoder.1.cross"]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

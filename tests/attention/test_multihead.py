@@ -195,19 +195,6 @@ def test_compiles_and_exports(generator: torch.Generator, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heads": 3}, "width 64 cannot be split into 3 heads: choose a multiple of 3, or a head_width"),
-        ({"heads": 4, "groups": 3}, "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4"),
-    ],
-)
-def test_widths_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as raised:
-        MultiHeadAttention(64, **options)
-    assert str(raised.value) == message
-
-
-@pytest.mark.parametrize(
     ("query", "key", "value", "message"),
     [
         ((2, 5), (2, 7, 8), (2, 7, 8), "are not all (B, T, D): give three dimensions for each tensor"),

@@ -44,13 +44,6 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     return model
 
 
-@torch.inference_mode()
-def take_steps(model: Seq2Seq, target: Tensor = TARGET) -> None:
-    state = model.start(model.encode(SOURCE, MASK))
-    for step in range(target.shape[1]):
-        _, state = model.step(target[:, step : step + 1], state)
-
-
 def decoders_layers(model: Seq2Seq) -> list[str]:
     """Return the names of attention layers with steps."""
     return [layer_name(model, name) for name in attention_layers(model) if name.startswith("decoder")]
@@ -59,8 +52,10 @@ def decoders_layers(model: Seq2Seq) -> list[str]:
 @pytest.mark.parametrize("limits", [{}, {"rows": [3, 0]}, {"rows": [4]}, {"heads": [0], "rows": [1, 2]}], ids=str)
 def test_record_of_single_steps_equals_that_of_one_call(model: Seq2Seq, limits: dict[str, Any]) -> None:
     layers, names = decoders_layers(model), list("abcde")
-    with record(model, layers=layers, query_labels=names, **limits) as stepped:
-        take_steps(model)
+    with record(model, layers=layers, query_labels=names, **limits) as stepped, torch.inference_mode():
+        state = model.start(model.encode(SOURCE, MASK))
+        for token in TARGET.split(1, dim=1):
+            _, state = model.step(token, state)
     with record(model, layers=layers, query_labels=names, **limits) as whole, torch.inference_mode():
         model.read(TARGET, model.encode(SOURCE, MASK))
     assert list(stepped) == list(whole) == layers

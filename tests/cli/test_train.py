@@ -14,6 +14,7 @@ from regard.cli.train import parse_config
 from regard.evaluation.bleu import quality
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import RunConfig, make_config
+from regard.training.run_folder import read_tensors
 from tests.conftest import Command
 from tests.german import write
 from tests.processes import start
@@ -93,8 +94,6 @@ def test_existing_run_is_kept_without_overwrite(command: Command, tmp_path: Path
     before = (tmp_path / "counting/model.safetensors").read_bytes()
     status, _, err = command(*train, "--seed", "1")
     assert status == 2 and "already contains a run: continue it with --resume, replace it with" in err
-    status, _, err = command(*train, "--resume", "--hidden", "32")
-    assert status == 2 and "hidden 32 differs from the run's 64" in err
     assert (tmp_path / "counting/model.safetensors").read_bytes() == before
     assert command(*train, "--seed", "1", "--overwrite")[0] == 0
     assert (tmp_path / "counting/model.safetensors").read_bytes() != before
@@ -132,15 +131,8 @@ def test_every_score_trains_with_one_head_and_with_several(
     assert status == 0, err
     status, _, err = command("test", task, "--savepath", tmp_path, "--samples", "5")
     assert status == 0, err
-    names = " ".join(load_names(tmp_path / task))
-    assert ("cross.score" in names) == (score != "dot")
-
-
-def load_names(run: Path) -> list[str]:
-    import safetensors
-
-    with safetensors.safe_open(run / "model.safetensors", framework="pt") as file:
-        return list(file.keys())
+    names = read_tensors(tmp_path / task / "model.safetensors").tensors
+    assert any("cross.score" in name for name in names) == (score != "dot")
 
 
 OWN_SCORE = """
@@ -309,11 +301,6 @@ def test_rules_for_text_travel_with_the_run(tmp_path: Path, flags: list[str], co
     assert "<2en>" in str(attention)
 
 
-def check_rules(tokenizer: Any, run: Any) -> None:
-    for text in ("<2en> „Der“ Hahn ﬁndet __NUM__ 漢", "x__NUM__y"):
-        assert tokenizer.encode(text, add_special_tokens=False).ids == run.task.source_vocabulary.encode(text)
-
-
 def test_exported_tokenizer_has_the_rules(tmp_path: Path, flags: list[str], command: Command) -> None:
     pytest.importorskip("ctranslate2")
     tokenizers = pytest.importorskip("tokenizers")
@@ -322,7 +309,9 @@ def test_exported_tokenizer_has_the_rules(tmp_path: Path, flags: list[str], comm
     status, _, err = command("export", "translation", "--to", "ctranslate2", "--output", tmp_path / "out", *here)
     assert status == 0, err
     run: Any = regard.load(tmp_path / "translation")
-    check_rules(tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "source.json")), run)
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "source.json"))
+    for text in ("<2en> „Der“ Hahn ﬁndet __NUM__ 漢", "x__NUM__y"):
+        assert tokenizer.encode(text, add_special_tokens=False).ids == run.task.source_vocabulary.encode(text)
 
 
 def test_moved_validation_texts_resume(tmp_path: Path, flags: list[str], command: Command) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import regard
 from regard.decoding.controls import Controls
 from regard.viz.page import map_data
-from tests.conftest import TINY, Command
+from tests.conftest import TINY, Command, train_german
 from tests.german import sentences, write
 
 
@@ -270,9 +270,7 @@ CONSTRAINED = {**TINY, "vocab_size": 200, "steps": 200}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     """Return a run whose vocabulary contains all words."""
-    folder = tmp_path_factory.mktemp("constrained")
-    run: Any = regard.train("translation", **write(folder), **CONSTRAINED, savepath=folder, progress=False)
-    return run
+    return train_german(tmp_path_factory, **CONSTRAINED)
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from regard.decoding import translation
 from regard.decoding.controls import Controls
 from regard.decoding.translation import Search
 from regard.errors import InputError
-from tests.conftest import TINY
-from tests.german import sentences, write
+from tests.conftest import train_german
+from tests.german import sentences
 
 pytest.importorskip("ctranslate2")
 
@@ -31,11 +31,7 @@ TIE = 1e-4  # Largest difference of scores at which the order of two answers may
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     """Return a run with a vocabulary of whole words, so that disabled tokens are rarely among the best."""
-    folder = tmp_path_factory.mktemp("searching")
-    flags = {**TINY, "vocab_size": 200, "steps": 150}
-    run = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
-    assert isinstance(run, regard.TranslationRun)
-    return run
+    return train_german(tmp_path_factory, vocab_size=200, steps=150)
 
 
 @pytest.fixture

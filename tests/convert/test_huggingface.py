@@ -9,19 +9,15 @@ import regard
 from regard.convert.certificate import read_certificate
 from regard.convert.exchange import export
 from regard.errors import InputError
-from tests.conftest import TINY, Command
+from tests.conftest import TINY, Command, train_german
 from tests.german import sentences, write
 
 transformers = pytest.importorskip("transformers")
-MARIAN = {**TINY, "pre_norm": False}
 
 
 @pytest.fixture(scope="module")
 def marian(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
-    folder = tmp_path_factory.mktemp("marian")
-    run = regard.train("translation", **write(folder), **MARIAN, steps=200, savepath=folder, progress=False)
-    assert isinstance(run, regard.TranslationRun)
-    return run
+    return train_german(tmp_path_factory, pre_norm=False, steps=200)
 
 
 def test_transformers_classes_load_the_export(marian: regard.TranslationRun, tmp_path: Path) -> None:

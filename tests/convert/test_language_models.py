@@ -19,6 +19,7 @@ from tests.language_models import SENTENCE, write_model
 
 transformers = pytest.importorskip("transformers")
 PROMPTS = ["The quick", "jumps over\n\n", "grüße <|endoftext|> at 27", "\ttwo  blanks "]
+NEW = "transformer.h.0.attn.q_norm.weight"
 TRAIN = {"hidden": 24, "heads": 3, "inner": 40, "steps": 3, "max_len": 48, "progress": False}
 
 
@@ -117,19 +118,15 @@ def _pickle_weights(folder: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
 
 
-def _rename_parameter(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
+def _edit_weights(edit: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        from safetensors.torch import load_file, save_file
 
-    state = load_file(folder / "model.safetensors")
-    state["transformer.h.0.attn.q_norm.weight"] = torch.ones(8)
-    save_file(state, folder / "model.safetensors", {"format": "pt"})
+        state = load_file(folder / "model.safetensors")
+        edit(state)
+        save_file(state, folder / "model.safetensors", {"format": "pt"})
 
-
-def _remove_parameter(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    state = load_file(folder / "model.safetensors")
-    save_file({name: state[name] for name in sorted(state)[1:]}, folder / "model.safetensors", {"format": "pt"})
+    return change
 
 
 def _change_config(**values: Any) -> Callable[[Path], None]:
@@ -148,8 +145,11 @@ def _change_config(**values: Any) -> Callable[[Path], None]:
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 50), "cannot be loaded: transformers says"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer.json: save the model's tokenizer"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be loaded"),
-        (_rename_parameter, "parameter transformer.h.0.attn.q_norm.weight in .* is not a parameter of gpt2 models"),
-        (_remove_parameter, "is missing from its weights; download the folder again"),
+        (
+            _edit_weights(lambda state: state.update({NEW: torch.ones(8)})),
+            f"parameter {NEW} in .* is not a parameter of",
+        ),
+        (_edit_weights(lambda state: state.pop(min(state))), "is missing from its weights; download the folder again"),
         (_change_config(n_embd=48), "cannot be loaded"),
         (_change_config(n_head=5), "cannot be loaded|cannot be split"),
         (_change_config(n_layer="two"), "cannot be loaded"),

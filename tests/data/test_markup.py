@@ -10,11 +10,6 @@ from regard.data.markup import UNIT, Element, escape_markup, parse_markup, trans
 from regard.data.tokenization import word_spans
 from regard.errors import InputError
 
-
-def carried(line: str, translation: str, links: list[tuple[int, int]]) -> str:
-    return transfer_markup(parse_markup(line), translation, links)
-
-
 IN_ORDER = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
 
 
@@ -41,7 +36,7 @@ IN_ORDER = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
 def test_elements_surround_the_words_linked_to_theirs(
     line: str, translation: str, links: list[tuple[int, int]], expected: str
 ) -> None:
-    assert carried(line, translation, links) == expected
+    assert transfer_markup(parse_markup(line), translation, links) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,17 @@
 """Texts decode in batches, and each answer is that of a search for its text alone."""
 
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import regard
-from regard.decoding import translation
 from regard.decoding.controls import Controls
 from regard.decoding.translation import Candidate
 from tests.german import sentences
 
 TEXTS = [source for source, _ in sentences()[:14]] + ["Hund", "", "Heute singt der alte Wolf. Oft singt der Wolf."]
 PREFIXES = ["the", "", "a"] * 5 + ["the", "the"]
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """Restore the number of threads."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def check_same(found: list[list[Candidate]], expected: list[list[Candidate]]) -> None:
@@ -62,19 +50,3 @@ def test_answers_are_those_of_separate_searches(german: regard.TranslationRun, o
 def test_an_ensemble_of_equal_models_gives_the_answers_of_the_model(german: regard.TranslationRun) -> None:
     plain = german.search(TEXTS[:6], batchsize=2, beam=2)
     check_same(german.search(TEXTS[:6], batchsize=2, beam=2, ensemble=[german]), plain)
-
-
-def test_no_batch_starts_after_an_error(german: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(2)
-    begun: list[int] = []
-
-    def failing(batch: Any) -> Any:
-        begun.append(len(batch))
-        time.sleep(0.01)  # the thread that starts batches reads the error meanwhile
-        raise regard.InputError("the batch")
-
-    monkeypatch.setattr(translation, "collate", failing)
-    with pytest.raises(regard.InputError, match="the batch"):
-        german.translate(TEXTS * 20, batchsize=1)
-    # The pool has a thread for each core; a thread may begin another batch before the first error is read.
-    assert len(begun) < 20

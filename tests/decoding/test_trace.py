@@ -8,8 +8,8 @@ import pytest
 import regard
 from regard.decoding.controls import Controls
 from regard_lab.doubts.features import read_traces
-from tests.conftest import TINY
-from tests.german import sentences, write
+from tests.conftest import train_german
+from tests.german import sentences
 
 SOURCES = [source for source, _ in sentences()[:20]] + ["Hund", "Heute singt der alte Wolf. Oft singt der Wolf."]
 
@@ -21,12 +21,8 @@ def run(
     """Return a default run, and a run with the layers of imported models."""
     if request.param == "default":
         return german
-    folder = tmp_path_factory.mktemp("imported")
-    layers = {"pre_norm": False, "bias": True, "output_bias": True, "activation": "swish", "dec_layers": 2}
-    flags: dict[str, Any] = {**TINY, **layers, "tied": False, "steps": 150}
-    trained = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
-    assert isinstance(trained, regard.TranslationRun)
-    return trained
+    layers: dict[str, Any] = {"pre_norm": False, "bias": True, "output_bias": True, "activation": "swish"}
+    return train_german(tmp_path_factory, **layers, tied=False, dec_layers=2, steps=150)
 
 
 @pytest.mark.parametrize("options", [{"beam": 5}, {"beam": 1}, {"beam": 3, "length_penalty": 0.0}, {"batchsize": 3}])

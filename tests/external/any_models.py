@@ -6,22 +6,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from small_models import GPT, GROUPED, PAIR, T5, TEXT as BASE
+from small_models import GPT, GROUPED, IMAGE, PAIR, T5, TEXT as BASE
 from torch import Tensor, nn
 
 CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
 MASKED = "the cat sat on the <mask>", "the dog sat on the <mask>"
 ENDED = f"{CLEAN} </s>", f"{CORRUPTED} </s>"
 FALCON = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": False}
-IMAGE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "image_size": 16,
-    "patch_size": 4,
-    "num_labels": 4,
-}
 
 
 @dataclass(frozen=True)
@@ -42,6 +33,9 @@ class AnyModel:
 LABELS = ("LABEL_0", "LABEL_1")
 BERT = "bert.encoder.layer.1.attention.output.dense"
 H = "transformer.h.1."
+FALCONS = ("transformer.word_embeddings", f"{H}self_attention.dense")
+BART = ("model.encoder.embed_tokens", "model.encoder.layers.1.self_attn.out_proj")
+MIXER = ("embed", "blocks.1.mixer.proj")
 LLAMA = ("model.embed_tokens", "model.layers.1.self_attn.o_proj")
 WORDS = "embeddings.word_embeddings"
 IMAGES = tuple(torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
@@ -57,24 +51,15 @@ MODELS = {
     "qwen2": AnyModel("Qwen2ForCausalLM", GROUPED, *LLAMA),
     "qwen3": AnyModel("Qwen3ForCausalLM", GROUPED, *LLAMA),
     "gemma2": AnyModel("Gemma2ForCausalLM", GROUPED, *LLAMA),
-    "falcon": AnyModel("FalconForCausalLM", FALCON, "transformer.word_embeddings", f"{H}self_attention.dense"),
+    "falcon": AnyModel("FalconForCausalLM", FALCON, *FALCONS),
     "falcon-grouped": AnyModel(
-        "FalconForCausalLM",
-        FALCON | {"num_kv_heads": 2, "new_decoder_architecture": True},
-        "transformer.word_embeddings",
-        f"{H}self_attention.dense",
+        "FalconForCausalLM", FALCON | {"num_kv_heads": 2, "new_decoder_architecture": True}, *FALCONS
     ),
-    "bloom": AnyModel(
-        "BloomForCausalLM",
-        {"vocab_size": 60, "hidden_size": 32, "n_layer": 2, "n_head": 4},
-        "transformer.word_embeddings",
-        f"{H}self_attention.dense",
-    ),
+    "bloom": AnyModel("BloomForCausalLM", {"vocab_size": 60, "hidden_size": 32, "n_layer": 2, "n_head": 4}, *FALCONS),
     "codegen": AnyModel("CodeGenForCausalLM", GPT | {"rotary_dim": 4}, "transformer.wte", f"{H}attn.out_proj"),
     "opt": AnyModel(
         "OPTForCausalLM",
-        {"vocab_size": 60, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-        | {"max_position_embeddings": 80, "pad_token_id": 0, "word_embed_proj_dim": 32},
+        BASE | {"ffn_dim": 48, "word_embed_proj_dim": 32},
         "model.decoder.embed_tokens",
         "model.decoder.layers.1.self_attn.out_proj",
     ),
@@ -131,7 +116,7 @@ MODELS = {
     ),
     "vit": AnyModel(
         "ViTForImageClassification",
-        IMAGE,
+        IMAGE | {"num_labels": 4},
         "vit.embeddings.patch_embeddings.projection",
         "vit.layers.1.attention.o_proj",
         IMAGES,  # type: ignore[arg-type]
@@ -139,24 +124,9 @@ MODELS = {
     ),
     # encoder-decoders
     "t5": AnyModel("T5ForConditionalGeneration", T5, "encoder.embed_tokens", "encoder.block.1.layer.0.SelfAttention.o"),
-    "bart": AnyModel(
-        "BartForConditionalGeneration", PAIR, "model.encoder.embed_tokens", "model.encoder.layers.1.self_attn.out_proj"
-    ),
-    "bart-classifier": AnyModel(
-        "BartForSequenceClassification",
-        PAIR,
-        "model.encoder.embed_tokens",
-        "model.encoder.layers.1.self_attn.out_proj",
-        ENDED,
-        LABELS,
-    ),
-    "marian": AnyModel(
-        "MarianMTModel",
-        PAIR,
-        "model.encoder.embed_tokens",
-        "model.encoder.layers.1.self_attn.out_proj",
-        config="MarianConfig",
-    ),
+    "bart": AnyModel("BartForConditionalGeneration", PAIR, *BART),
+    "bart-classifier": AnyModel("BartForSequenceClassification", PAIR, *BART, ENDED, LABELS),
+    "marian": AnyModel("MarianMTModel", PAIR, *BART, config="MarianConfig"),
 }
 
 
@@ -258,21 +228,12 @@ class TorchClassifier(nn.Module):
 
 HAND: dict[str, tuple[Callable[[], nn.Module], AnyModel]] = {
     "decoder": (Decoder, AnyModel("", {}, "words", "blocks.1.mixer.proj", answers=("3", "4"))),
-    "classifier": (
-        lambda: Classifier(nn.Embedding(60, 32), 3),
-        AnyModel("", {}, "embed", "blocks.1.mixer.proj", answers=("0", "1")),
-    ),
-    "one-hot": (
-        lambda: Classifier(nn.Linear(60, 32), 3),
-        AnyModel("", {}, "embed", "blocks.1.mixer.proj", answers=("0", "1")),
-    ),
-    "number": (
-        lambda: Classifier(nn.Embedding(60, 32), 1),
-        AnyModel("", {}, "embed", "blocks.1.mixer.proj", answers=None),
-    ),
+    "classifier": (lambda: Classifier(nn.Embedding(60, 32), 3), AnyModel("", {}, *MIXER, answers=("0", "1"))),
+    "one-hot": (lambda: Classifier(nn.Linear(60, 32), 3), AnyModel("", {}, *MIXER, answers=("0", "1"))),
+    "number": (lambda: Classifier(nn.Embedding(60, 32), 1), AnyModel("", {}, *MIXER, answers=None)),
     "torch": (TorchClassifier, AnyModel("", {}, "words", "encoder.layers.1.self_attn", answers=("0", "1"))),
     "image": (
         lambda: Classifier(nn.Conv2d(3, 32, 4, 4), 3),
-        AnyModel("", {}, "embed", "blocks.1.mixer.proj", IMAGES, ("0", "1")),  # type: ignore[arg-type]
+        AnyModel("", {}, *MIXER, IMAGES, ("0", "1")),  # type: ignore[arg-type]
     ),
 }

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.language_models import word_tokenizer
+
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 WORDS = "<pad> <s> </s> <mask> <unk> the cat sat on mat a big dog ran and then he saw she was very small they it"
 TEXTS = ["the cat sat on the mat", "a big dog ran and then he saw the cat", "she was very small and then they saw it"]
@@ -50,14 +52,8 @@ def small() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def tokenizer(small: Any) -> Any:
     """A tokenizer of whole words, for vocabularies of 60."""
-    import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    numbers = {word: number for number, word in enumerate(WORDS.split())}
-    words = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", **special)
+    return word_tokenizer(WORDS.split(), "<unk>", **special)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import regard
 from regard.errors import InputError
 from tests.external.any_models import CLEAN, CORRUPTED, HAND, MODELS, AnyModel, Classifier, Decoder, build, draw_weights
+from tests.language_models import word_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 OWN_WORDS = ["<pad>", "<unk>", "<mask>", "uno", "dos", "tres", "cuatro"]
@@ -243,14 +244,7 @@ def test_projections_of_any_order_are_found(opened: Any) -> None:
 
 
 def test_a_masked_model_with_its_own_vocabulary(opened: Any) -> None:
-    import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    numbers = {word: number for number, word in enumerate(OWN_WORDS)}
-    words = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    make: Any = transformers.PreTrainedTokenizerFast
-    own = make(tokenizer_object=words, unk_token="<unk>", mask_token="<mask>")
+    own = word_tokenizer(OWN_WORDS, "<unk>", mask_token="<mask>")
     subject = regard.look(build(MODELS["bert"]), own)
     for text, other, step in (("uno dos <mask>", "uno tres <mask>", 2), ("uno <mask> dos", "uno <mask> tres", 1)):
         result = regard.patch(subject, text, other, answers=("uno", "dos"))

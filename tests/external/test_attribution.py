@@ -12,6 +12,7 @@ import regard
 from regard.interpret.attribution.methods import METHODS, run_method
 from regard.interpret.attribution.trial import LEVELS, Background, Trial
 from tests.external.conftest import TEXTS
+from tests.external.test_intervention import without_head
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 PROJECTIONS = {"gpt2": "transformer.h.1.attn.c_proj", "llama": "model.layers.1.self_attn.o_proj"}
@@ -55,13 +56,7 @@ def test_ablation_equals_plain_hooks(model_of: Callable[[str], Any], tokenizer: 
         assert np.allclose(zero[:, key], changes(model(inputs_embeds=without).logits[0]), atol=1e-4)
     layer = subject.layers[1]
     for head in range(layer.heads):
-
-        def clear(module: Any, args: Any, head: int = head) -> Any:
-            states = args[0].unflatten(-1, (layer.heads, -1)).clone()
-            states[..., head, :] = 0
-            return (states.flatten(-2),)
-
-        with model.get_submodule(PROJECTIONS[name]).register_forward_pre_hook(clear):
+        with without_head(model, PROJECTIONS[name], head, layer.heads):
             after = model(ids).logits[0]
         effect = regard.head_effect(subject, TEXTS[0], layer.name, head)
         assert effect.outputs[-1].logit_without == pytest.approx(float(after[-1, predicted[-1]]), abs=1e-4)

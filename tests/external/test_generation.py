@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from small_models import GROUPED
 from torch import Tensor, nn
 
 import regard
@@ -17,19 +18,7 @@ from tests.external.test_token_labels import NumberTokenizer
 transformers = pytest.importorskip("transformers", reason="needs the extra peers")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 99,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "intermediate_size": 48,
-    "max_position_embeddings": 128,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+SIZES = GROUPED | {"vocab_size": 99, "num_hidden_layers": 3, "max_position_embeddings": 128}
 WINDOW = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 SHARED = {
     "num_hidden_layers": 6,
@@ -217,7 +206,6 @@ def test_independent_passes_replace_each_other(cached: Cached) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*is not a recognized input")
 def test_a_model_that_cuts_its_prompt_off() -> None:
-    transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     sizes = {"vocab_size": 60, "hidden_size": 16, "num_attention_heads": 2, "dim_head": 8, "dim_ff": 32}
     kinds = {"num_hidden_layers": 2, "prompt_types": 4, "prompt_length": 4, "segment_types": 4}
@@ -237,15 +225,6 @@ def test_a_model_that_cuts_its_prompt_off() -> None:
         torch.testing.assert_close(record.weights, torch.cat(rows, dim=2))
 
 
-def llama() -> Any:
-    """Return a small language model."""
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 60, "hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
-    config = transformers.LlamaConfig(num_hidden_layers=1, intermediate_size=32, **sizes)
-    return transformers.LlamaForCausalLM(config).eval()
-
-
 def continued(model: Any) -> None:
     """Generate after a cached prefix."""
     cache = model(TOKENS[:, :4]).past_key_values
@@ -262,17 +241,17 @@ RUNS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_generation_gives_all_rows(name: str) -> None:
-    model = llama()
+    model = build("full")
     with torch.no_grad(), regard.record(model) as records, warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*(rows|recorded)")
         RUNS[name](model)
-    assert records["model.layers.0.self_attn"].weights.shape == (2, 2, 10, 10)
+    assert records["model.layers.0.self_attn"].weights.shape == (2, 4, 10, 10)
 
 
 def test_steps_before_the_recording_are_named() -> None:
-    model = llama()
+    model = build("full")
     with torch.no_grad():
         cache = model(TOKENS[:, :4]).past_key_values
         with pytest.warns(UserWarning, match="no rows for steps 0 to 3"), regard.record(model) as records:
             model.generate(TOKENS, past_key_values=cache, **GREEDY)
-    assert records["model.layers.0.self_attn"].weights.shape == (2, 2, 6, 10)
+    assert records["model.layers.0.self_attn"].weights.shape == (2, 4, 6, 10)

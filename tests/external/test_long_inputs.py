@@ -103,10 +103,6 @@ def test_at_most_one_block_of_rows_is_computed_at_once(small: Any, monkeypatch: 
 def test_map_of_a_long_input_has_the_largest_weights(
     small: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import numpy as np
-
-    from regard.external import layer_maps
-
     subject = regard.look(small.build(small.known["llama"]), tokenizer)
     text = " ".join(["the cat sat on a mat and then"] * 9)  # 72 tokens
     whole = subject.attend(text)
@@ -138,8 +134,6 @@ class WordModel(nn.Module):
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A subject for which forty words are a long input."""
-    from regard.external import layer_maps
-
     monkeypatch.setattr(layer_maps, "LONG", 39)
     torch.manual_seed(0)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}
@@ -189,8 +183,6 @@ def test_explorer_returns_a_row(words: Any) -> None:
 
 
 def test_a_row_of_a_short_input_is_that_of_its_map(words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import layer_maps
-
     app = pytest.importorskip("regard.server.app")
     from tests.server.test_app import Client
 

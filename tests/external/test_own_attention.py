@@ -107,47 +107,50 @@ def join(context: Tensor) -> Tensor:
     return context.transpose(1, 2).flatten(2)
 
 
-def matmul(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q, k, v)
-    weights = (q @ k.transpose(-1, -2) / 2).softmax(dim=-1)
-    return join(form.zero(weights, 1) @ v)
+def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT).softmax(-1) @ v
 
 
-def causal(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q, k, v)
+def of_weights(weigh: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return attention whose weights (B, H, Tq, Tk) are a function of queries and keys."""
+
+    def attend(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = split(q, k, v)
+        return join(form.zero(weigh(q, k), 1) @ v)
+
+    return attend
+
+
+def arranged(
+    arrange: Callable[[Tensor], Tensor], restore: Callable[[Tensor], Tensor], inner: Callable[..., Tensor] = explicit
+) -> Callable[..., Tensor]:
+    """Return attention whose parts (B, H, T, d) have another shape inside `inner`."""
+
+    def attend(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        context = inner(*(arrange(part) for part in split(q, k, v)))
+        return join(form.zero(restore(context), 1))
+
+    return attend
+
+
+def by_einsum(layout: str) -> Callable[..., Tensor]:
+    """Return attention whose weights have the axes of a layout."""
+
+    def attend(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (H, -1)) for part in (q, k, v))
+        weights = torch.einsum(f"bqhd,bkhd->{layout}", q, k).softmax(layout.index("k"))
+        return torch.einsum(f"{layout},bkhd->bqhd", form.zero(weights, layout.index("h")), v).flatten(2)
+
+    return attend
+
+
+def causal_weights(q: Tensor, k: Tensor) -> Tensor:
     future = torch.ones(q.shape[2], q.shape[2]).triu(1).bool()
-    weights = F.softmax((q @ k.mT).masked_fill(future, -math.inf), dim=-1, dtype=torch.float32)
-    return join(form.zero(weights, 1) @ v)
+    return F.softmax((q @ k.mT).masked_fill(future, -math.inf), dim=-1, dtype=torch.float32)
 
 
-def einsum(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(-1, (H, -1)) for part in (q, k, v))
-    weights = torch.softmax(torch.einsum("bqhd,bkhd->bhqk", q, k), -1)
-    return torch.einsum("bhqk,bkhd->bqhd", form.zero(weights, 1), v).flatten(2)
-
-
-def heads_after_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(-1, (H, -1)) for part in (q, k, v))
-    weights = torch.einsum("bqhd,bkhd->bqhk", q, k).softmax(-1)
-    return torch.einsum("bqhk,bkhd->bqhd", form.zero(weights, 2), v).flatten(2)
-
-
-def heads_last(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(-1, (H, -1)) for part in (q, k, v))
-    weights = torch.einsum("bqhd,bkhd->bqkh", q, k).softmax(2)
-    return torch.einsum("bqkh,bkhd->bqhd", form.zero(weights, 3), v).flatten(2)
-
-
-def keys_before_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q, k, v)
-    weights = (k @ q.mT).softmax(-2)
-    return join(form.zero(weights, 1).mT @ v)
-
-
-def heads_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(-1, (H, -1)).permute(2, 0, 1, 3) for part in (q, k, v))
-    weights = (q @ k.mT).softmax(-1)
-    return (form.zero(weights, 0) @ v).permute(1, 2, 0, 3).flatten(2)
+matmul = of_weights(lambda q, k: (q @ k.transpose(-1, -2) / 2).softmax(dim=-1))
+causal = of_weights(causal_weights)
 
 
 def folded(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -213,24 +216,6 @@ def own_folded_function(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return join(context.unflatten(0, (-1, H)))
 
 
-def windows_after_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(2, (-1, WINDOW)) for part in split(q, k, v))
-    weights = (q @ k.mT).softmax(-1)  # (B, H, windows, q, k)
-    return join((form.zero(weights, 1) @ v).flatten(2, 3))
-
-
-def windows_before_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(2, (-1, WINDOW)).transpose(1, 2) for part in split(q, k, v))
-    weights = (q @ k.mT).softmax(-1)  # (B, windows, H, q, k)
-    return join((form.zero(weights, 2) @ v).transpose(1, 2).flatten(2, 3))
-
-
-def grid_windows(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(2, (WINDOW, -1)).transpose(2, 3) for part in split(q, k, v))
-    weights = (q @ k.mT).softmax(-1)  # (B, H, windows, q, k), with dilated windows
-    return join((form.zero(weights, 1) @ v).transpose(2, 3).flatten(2, 3))
-
-
 def groups(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q = q.unflatten(-1, (2, H // 2, -1)).permute(0, 2, 3, 1, 4)
     k, v = (part.unflatten(-1, (H, -1))[..., :2, :].transpose(1, 2)[:, :, None] for part in (k, v))
@@ -245,15 +230,9 @@ def one_key_head(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.einsum("bhqk,bkd->bqhd", form.zero(weights, 1), v).flatten(2)
 
 
-def cosine(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q, k, v)
+def cosine_weights(q: Tensor, k: Tensor) -> Tensor:
     scores = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
-    return join(form.zero((scores * 10 + torch.arange(H)[:, None, None]).softmax(-1), 1) @ v)
-
-
-def distance(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q, k, v)
-    return join(form.zero((-torch.cdist(q, k)).softmax(-1), 1) @ v)
+    return (scores * 10 + torch.arange(H)[:, None, None]).softmax(-1)
 
 
 def multiply_and_sum(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -276,16 +255,10 @@ def talking_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return join(torch.einsum("bhqk,hg->bgqk", form.zero(weights, 1), mix) @ v)
 
 
-def softmin(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q, k, v)
-    return join(form.zero(F.softmin(-q @ k.mT, -1), 1) @ v)
-
-
-def written_to_a_tensor(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q, k, v)
+def written_to_a_tensor(q: Tensor, k: Tensor) -> Tensor:
     weights = torch.empty_like(scores := q @ k.mT)
     torch.softmax(scores, -1, out=weights)
-    return join(form.zero(weights, 1) @ v)
+    return weights
 
 
 def first_query(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -293,24 +266,11 @@ def first_query(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.cat([join(form.zero((first @ k.mT).softmax(-1), 1) @ v), q[:, 1:]], 1)
 
 
-def fused(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    context = SDPA(*split(q, k, v))
-    return join(form.zero(context, 1))
+def windows(part: Tensor) -> Tensor:
+    return part.unflatten(2, (-1, WINDOW))
 
 
-def fused_folded(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    context = SDPA(*(part.flatten(0, 1) for part in split(q, k, v)))
-    return join(form.zero(context.unflatten(0, (-1, H)), 1))
-
-
-def fused_windows(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(2, (-1, WINDOW)) for part in split(q, k, v))
-    return join(form.zero(F.scaled_dot_product_attention(q, k, v), 1).flatten(2, 3))
-
-
-def fused_heads_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.unflatten(-1, (H, -1)).permute(2, 0, 1, 3) for part in (q, k, v))
-    return form.zero(F.scaled_dot_product_attention(q, k, v), 0).permute(1, 2, 0, 3).flatten(2)
+fused = arranged(nn.Identity(), nn.Identity(), SDPA)
 
 
 def fused_loop(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -324,11 +284,11 @@ def fused_loop(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 FORMS: dict[str, tuple[Callable[..., Tensor], str]] = {
     "matmul": (matmul, "bhqk"),
     "causal": (causal, "bhqk"),
-    "einsum": (einsum, "bhqk"),
-    "heads after queries": (heads_after_queries, "bqhk"),
-    "heads last": (heads_last, "bqkh"),
-    "keys before queries": (keys_before_queries, "bhkq"),
-    "heads first": (heads_first, "hbqk"),
+    "einsum": (by_einsum("bhqk"), "bhqk"),
+    "heads after queries": (by_einsum("bqhk"), "bqhk"),
+    "heads last": (by_einsum("bqkh"), "bqkh"),
+    "keys before queries": (of_weights(lambda q, k: (k @ q.mT).softmax(-2).mT), "bhkq"),
+    "heads first": (arranged(lambda part: part.transpose(0, 1), lambda context: context.transpose(0, 1)), "hbqk"),
     "folded": (folded, "(bh)qk"),
     "folded, heads first": (folded_heads_first, "(hb)qk"),
     "folded, steps first": (steps_first, "(bh)qk"),
@@ -336,23 +296,38 @@ FORMS: dict[str, tuple[Callable[..., Tensor], str]] = {
     "loop of four axes": (loop_of_four_axes, "bhqk"),
     "own function": (own_function, "bhqk"),
     "own folded function": (own_folded_function, "(bh)qk"),
-    "windows after heads": (windows_after_heads, "bhwqk"),
-    "windows before heads": (windows_before_heads, "bwhqk"),
-    "dilated windows": (grid_windows, "bhwqk"),
+    "windows after heads": (arranged(windows, lambda context: context.flatten(2, 3)), "bhwqk"),
+    "windows before heads": (
+        arranged(lambda part: windows(part).transpose(1, 2), lambda context: context.transpose(1, 2).flatten(2, 3)),
+        "bwhqk",
+    ),
+    "dilated windows": (
+        arranged(
+            lambda part: part.unflatten(2, (WINDOW, -1)).transpose(2, 3),
+            lambda context: context.transpose(2, 3).flatten(2, 3),
+        ),
+        "bhwqk",
+    ),
     "groups": (groups, "bghqk"),
     "one key head": (one_key_head, "bhqk"),
-    "cosine": (cosine, "bhqk"),
-    "distance": (distance, "bhqk"),
+    "cosine": (of_weights(cosine_weights), "bhqk"),
+    "distance": (of_weights(lambda q, k: (-torch.cdist(q, k)).softmax(-1)), "bhqk"),
     "multiply and sum": (multiply_and_sum, "bhqk"),
     "sink": (sink, "bhqk"),
     "talking heads": (talking_heads, "bhqk"),
-    "softmin": (softmin, "bhqk"),
-    "written to a tensor": (written_to_a_tensor, "bhqk"),
+    "softmin": (of_weights(lambda q, k: F.softmin(-q @ k.mT, -1)), "bhqk"),
+    "written to a tensor": (of_weights(written_to_a_tensor), "bhqk"),
     "first query": (first_query, "bhqk"),
     "fused": (fused, "bhqk"),
-    "fused folded": (fused_folded, "(bh)qk"),
-    "fused windows": (fused_windows, "bhwqk"),
-    "fused heads first": (fused_heads_first, "hbqk"),
+    "fused folded": (
+        arranged(lambda part: part.flatten(0, 1), lambda context: context.unflatten(0, (-1, H)), SDPA),
+        "(bh)qk",
+    ),
+    "fused windows": (arranged(windows, lambda context: context.flatten(2, 3), SDPA), "bhwqk"),
+    "fused heads first": (
+        arranged(lambda part: part.transpose(0, 1), lambda context: context.transpose(0, 1), SDPA),
+        "hbqk",
+    ),
     "fused loop": (fused_loop, "bqk"),
 }
 """The functions, and the layout of the weights of one call."""
@@ -400,10 +375,6 @@ def channels(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return join((weights @ v).mT)
 
 
-def fused_channels(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return join(SDPA(*(part.mT for part in split(q, k, v))).mT)
-
-
 def linear(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = split(q, k, v)
     return join(q.softmax(-1) @ (k.softmax(-2).mT @ v))
@@ -420,17 +391,16 @@ def selected_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def last_query(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     last, k, v = split(q[:, -1:], k, v)
-    return torch.cat([q[:, :-1], join((last @ k.mT).softmax(-1) @ v)], 1)
+    return torch.cat([q[:, :-1], join(explicit(last, k, v))], 1)
 
 
 def blocks_of_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = split(q, k, v)
-    return join(torch.cat([(block @ k.mT).softmax(-1) @ v for block in q.split(2, dim=2)], 2))
+    return join(torch.cat([explicit(block, k, v) for block in q.split(2, dim=2)], 2))
 
 
 def reversed_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = split(q.flip(1), k, v)
-    return join((q @ k.mT).softmax(-1) @ v).flip(1)
+    return join(explicit(*split(q.flip(1), k, v))).flip(1)
 
 
 def sorted_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -446,10 +416,7 @@ def queries_with_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def vmap_of_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return (q @ k.mT).softmax(-1) @ v
-
-    return join(torch.vmap(attend, in_dims=1, out_dims=1)(*split(q, k, v)))
+    return join(torch.vmap(explicit, in_dims=1, out_dims=1)(*split(q, k, v)))
 
 
 @pytest.mark.parametrize(("batch", "steps"), [(2, 6), (4, 4), (3, 5)])
@@ -463,7 +430,7 @@ def vmap_of_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         (queries_with_heads, "heads and samples cannot be distinguished"),
         (vmap_of_heads, "heads, samples and queries cannot be distinguished"),
         (channels, "not queries .attention over channels"),
-        (fused_channels, "not queries .attention over channels"),
+        (arranged(lambda part: part.mT, lambda context: context.mT, SDPA), "not queries .attention over channels"),
         (linear, "not queries .attention over channels"),
         (selected_queries, "(belong to selected queries|not queries)"),
     ],

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
+from tests.external.any_models import TorchClassifier, draw_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
@@ -19,30 +19,15 @@ def test_a_model_without_logits_is_refused(model_of: Callable[[str], Any], token
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
 
 
-class TwoLayerModel(nn.Module):
-    """Two PyTorch layers that take the fused fast path without a recording."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(12, 3, 24, batch_first=True, dropout=0.0)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.answer = nn.Linear(12, 5)
-
-    def forward(self, states: Tensor) -> Tensor:
-        answers: Tensor = self.answer(self.encoder(states))
-        return answers
-
-
 @torch.no_grad()
 def test_pytorch_layers_are_patched() -> None:
-    torch.manual_seed(4)
-    model = TwoLayerModel().eval()
-    clean, corrupted = torch.randn(2, 1, 7, 12)
+    model: Any = draw_weights(TorchClassifier())
+    clean, corrupted = torch.randint(60, (2, 1, 7), generator=torch.Generator().manual_seed(4))
     subject = regard.look(model, lambda each: each, inputs=[clean, corrupted])
-    measure = lambda logits: logits[-1, 0] - logits[-1, 3]  # noqa: E731
+    measure = lambda logits: logits[..., 0] - logits[..., 2]  # noqa: E731
     result = regard.patch(subject, clean, corrupted, metric=measure)
     assert list(result.heads) == ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]
-    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # unchanged
+    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (32,)  # unchanged
     differences = [float(measure(model(states)[0])) for states in (clean, corrupted)]
     assert (result.difference_clean, result.difference_corrupted) == pytest.approx(differences, abs=1e-5)
     # After the last block, nothing of the corrupted input is left.

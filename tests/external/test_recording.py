@@ -17,6 +17,7 @@ from regard.activations.capture_session import CaptureSession
 from regard.attention.blocks import EncoderLayer
 from regard.attention.records import Recorder
 from regard.external.layer_maps import record_long
+from tests.external.test_transforms import Explicit, Fused
 
 
 @pytest.fixture(scope="module")
@@ -179,27 +180,6 @@ def test_calls_with_other_keys_have_own_records(memory: Tensor) -> None:
 
 STATES = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
 TOKENS = torch.arange(5, 11).unsqueeze(0)
-
-
-class Fused(nn.Module):
-    """Attention by the fused kernel."""
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Return the context (B, T, D)."""
-        return F.scaled_dot_product_attention(states[:, None], states[:, None], states[:, None])[:, 0]
-
-
-class Explicit(nn.Module):
-    """Attention whose weights pass through a module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.drop = nn.Dropout(0.0)
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Return the context (B, T, D)."""
-        weights: Tensor = self.drop((states @ states.transpose(-1, -2)).softmax(-1)[:, None])
-        return weights[:, 0] @ states
 
 
 def tensors_and_sessions() -> dict[int, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import GPT, SOUND, TEXT as BERT
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
 
@@ -72,11 +73,6 @@ def test_unknown_token_id_is_its_own_label() -> None:
 
 
 Build = Callable[[str], Any]
-BERT = {
-    "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "intermediate_size": 48, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
-GPT = {"vocab_size": 60, "n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": 1, "eos_token_id": 2}
 TROCR = {
     "vocab_size": 60, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
@@ -129,10 +125,7 @@ def composed(name: str) -> tuple[Any, dict[str, Any]]:
         config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
         model, inputs = t.VisionEncoderDecoderModel(config), {"pixel_values": torch.randn(2, 3, 8, 8)}
     else:
-        encoder = t.Wav2Vec2Config(
-            conv_dim=(16, 16), conv_stride=(4, 4), conv_kernel=(8, 4), num_feat_extract_layers=2,
-            num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, **{**BERT, "pad_token_id": 0},
-        )  # fmt: skip
+        encoder = t.Wav2Vec2Config(**SOUND)
         config = t.SpeechEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
         model, inputs = t.SpeechEncoderDecoderModel(config), {"input_values": torch.randn(2, 400)}
     for each in (model.config, model.generation_config):

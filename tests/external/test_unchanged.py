@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import regard
 from regard.activations import transformers_attention as interface_inputs
 from regard.attention.multihead import MultiHeadAttention
+from tests.external.test_own_attention import Form, fused
 
 B, T, D, H = 3, 6, 16, 4
 MASKS = ("none", "causal", "padding", "blind")
@@ -112,17 +113,14 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
     "torch": ("layer", lambda: Layer(nn.MultiheadAttention(D, H, batch_first=True), of_torch)),
     "torch, no weights": (
         "layer",
-        lambda: Layer(
-            nn.MultiheadAttention(D, H, batch_first=True),
-            lambda layer, states, mask: of_torch(layer, states, mask, need_weights=False),
-        ),
+        lambda: Layer(nn.MultiheadAttention(D, H, batch_first=True), partial(of_torch, need_weights=False)),
     ),
     "torch, numbers": ("layer", lambda: Layer(nn.MultiheadAttention(D, H, batch_first=True), of_torch_with_numbers)),
     "torch, more keys": (
         "layer",
         lambda: Layer(
             nn.MultiheadAttention(D, H, batch_first=True, add_bias_kv=True, add_zero_attn=True),
-            lambda layer, states, mask: of_torch(layer, states, mask, need_weights=False),
+            partial(of_torch, need_weights=False),
         ),
     ),
     "encoder layer": ("layer.self_attn", lambda: Layer(encoder_layer(), of_encoder)),
@@ -367,11 +365,6 @@ def run_of(model: Any, mask: str) -> Callable[[], Tensor]:
     return lambda: model(**given).logits
 
 
-def logits_of(model: Any, tokens: Tensor) -> Tensor:
-    output: Tensor = model(tokens).logits
-    return output
-
-
 LAYER = "model.layers.0.self_attn"
 
 
@@ -468,11 +461,11 @@ def test_layers_see_the_configured_implementation() -> None:
     )
     for implementation in ("eager", "sdpa"):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation).eval()
-        tokens = torch.randint(3, 97, (1, 9))
-        assert_unchanged(model, LAYER, partial(logits_of, model, tokens), 0)
+        run = run_of(model, "none")
+        assert_unchanged(model, LAYER, run, 0)
         with regard.record(model) as records:
-            model(tokens)
-        assert ((records[LAYER].weights > 0).sum(-1) == torch.arange(1, 10).clamp(max=4)).all()
+            run()
+        assert ((records[LAYER].weights > 0).sum(-1) == torch.arange(1, T + 1).clamp(max=4)).all()
 
 
 # On a whole model.
@@ -503,20 +496,13 @@ def test_compiled_models_are_recorded_and_run_afterwards() -> None:
 def test_torchscript_attention_gives_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(SingleHeadAttention(), torch.randn(2, T, D))
+        traced = torch.jit.trace(Form(fused), torch.randn(2, T, D))
     model = nn.Sequential(nn.Linear(D, D), traced)
     with pytest.warns(
         UserWarning, match="1 computes attention with compiled TorchScript code, which cannot be recorded: record"
     ):
         with regard.record(model):
             model(torch.randn(2, T, D))
-
-
-class SingleHeadAttention(nn.Module):
-    """An attention layer with a single head."""
-
-    def forward(self, states: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(states, states, states)
 
 
 def test_gradient_checkpointing_is_unchanged() -> None:

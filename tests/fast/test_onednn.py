@@ -158,16 +158,6 @@ def test_unsupported_tensors_use_pytorch(small_ones_too: list[tuple[int, ...]]) 
     assert not small_ones_too
 
 
-def test_without_onednn_pytorch_is_used(small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onednn, "available", lambda: False)
-    states, weight = torch.randn(7, 8), torch.randn(4, 8)
-    expected = F.linear(states, weight)
-    with OneDNNMode():
-        assert torch.equal(F.linear(states, weight), expected)
-    assert torch.equal(onednn_matmul(states, weight.t()), states @ weight.t())
-    assert not small_ones_too
-
-
 @pytest.mark.parametrize("slower", ["oneDNN", "MKL"])
 def test_the_faster_library_is_measured(slower: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slower library repeats its product, which costs processor time on every machine."""
@@ -182,11 +172,15 @@ def test_the_faster_library_is_measured(slower: str, tmp_path: Path, monkeypatch
     assert torch.get_num_threads() == threads
 
 
-def test_onednn_is_not_used_if_mkl_is_as_fast(
-    small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reason", ["available", "is_faster"])
+def test_without_a_faster_onednn_pytorch_is_used(
+    small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    monkeypatch.setattr(onednn, "is_faster", lambda: False)
+    monkeypatch.setattr(onednn, reason, lambda: False)
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
+    expected = F.linear(states, weight)
+    with OneDNNMode():
+        assert torch.equal(F.linear(states, weight), expected)
     assert torch.equal(onednn_matmul(states, weight.t()), states @ weight.t())
     assert torch.equal(onednn.PackedLinear(weight)(states), states @ weight.t().contiguous())
     assert not small_ones_too

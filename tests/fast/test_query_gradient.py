@@ -14,6 +14,7 @@ from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.batch import Batch
 from regard.training.config import TrainingConfig
 from regard.training.objective import AnswerObjective
+from tests.models.test_query import model_of
 
 WIDE = QueryModelConfig(hidden=14, pos_enc=True, enc_layers=1, multihead=True, heads=7, self_att=True)
 CONFIGS = {
@@ -26,16 +27,6 @@ CONFIGS = {
     "no positions": QueryModelConfig(hidden=14, enc_layers=1),
     "all": WIDE,
 }
-
-
-def model_of(config: QueryModelConfig, *, vary_len: bool = False) -> QueryModel:
-    """Return a model with random parameters in float64."""
-    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=vary_len).double()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(generator=generator)
-    return model
 
 
 def drawn(generator: torch.Generator, time: int = 11, classes: int = 13) -> tuple[Tensor, Tensor]:
@@ -62,7 +53,7 @@ def check(model: QueryModel, inputs: Tensor, targets: Tensor) -> None:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("time", [11, 4, 1])
 def test_agrees_with_autograd(config: QueryModelConfig, time: int, generator: torch.Generator) -> None:
-    check(model_of(config), *drawn(generator, time))
+    check(model_of(config).double(), *drawn(generator, time))
 
 
 def test_agrees_where_rows_are_as_long_as_a_vector_register(generator: torch.Generator) -> None:
@@ -71,7 +62,7 @@ def test_agrees_where_rows_are_as_long_as_a_vector_register(generator: torch.Gen
 
 
 def test_agrees_without_some_heads(generator: torch.Generator) -> None:
-    model = model_of(WIDE)
+    model = model_of(WIDE).double()
     keep_heads(model.cross, [1, 4, 5])
     first: Any = model.encoder[0]
     keep_heads(first.self_attention, [6])
@@ -94,7 +85,7 @@ def test_unsupported_cases_use_autograd() -> None:
 
 
 def test_recording_gets_the_weights_and_the_same_loss(generator: torch.Generator) -> None:
-    objective = AnswerObjective(model_of(WIDE), TrainingConfig(), generator)
+    objective = AnswerObjective(model_of(WIDE).double(), TrainingConfig(), generator)
     inputs, targets = drawn(generator)
     batch = Batch(inputs, targets, None)
     loss, right = objective(batch, 0, 0)

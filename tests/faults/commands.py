@@ -120,12 +120,6 @@ def _faults_of_words(line: Line, ended: Ended) -> Iterator[str]:
         yield f"names nothing that was given: {own[-1][:200]}"
 
 
-def outcome_of(ended: Ended) -> str:
-    """Return the outcome of a command in a few words."""
-    names = {0: "done (status 0)", 1: "the machine refused (status 1)", 2: "refused (status 2)"}
-    return "stopped while it worked" if ended.stopped else names.get(ended.status, f"status {ended.status}")
-
-
 def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[Trial, Ended]:
     """Run one command line, check the outcome, and restore the site."""
     line = line_of(seed, index, every)
@@ -134,7 +128,9 @@ def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[T
     faults = faults_of(line, ended, changed, left)
     if not site.same():
         site.put_back()
-    return Trial(index, f"{line.argv[0][:20]!r}"[1:-1], outcome_of(ended), tuple(faults), line.argv), ended
+    names = {0: "done (status 0)", 1: "the machine refused (status 1)", 2: "refused (status 2)"}
+    outcome = "stopped while it worked" if ended.stopped else names.get(ended.status, f"status {ended.status}")
+    return Trial(index, f"{line.argv[0][:20]!r}"[1:-1], outcome, tuple(faults), line.argv), ended
 
 
 def main(count: int | None, seed: int, only: int | None = None, *, ground: Path | None = None) -> Report:

@@ -28,6 +28,7 @@ import torch
 from tests.faults.children import Ended, run
 from tests.faults.damage import WAYS, Way
 from tests.faults.report import Report, Trial, campaign
+from tests.language_models import word_tokenizer
 
 USUAL_COUNT = 500
 PATIENCE = 60.0
@@ -145,23 +146,20 @@ KINDS_OF_DAMAGE: list[Way] = [*WAYS, *[edit] * 14, *[unfinite] * 3]
 
 
 def _tokenizer(folder: Path) -> None:
-    import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     words = f"[PAD] [UNK] [CLS] [SEP] [MASK] {TEXT} a dog".split()
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    made = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]", "eos_token": "[SEP]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special).save_pretrained(folder)
+    special = {"pad_token": "[PAD]", "mask_token": "[MASK]", "eos_token": "[SEP]"}
+    word_tokenizer(words, "[UNK]", **special).save_pretrained(folder)
+
+
+def _save(folder: Path, model: str, config: str, **sizes: Any) -> None:
+    import transformers
+
+    getattr(transformers, model)(getattr(transformers, config)(**sizes)).save_pretrained(folder)
 
 
 def _decoder(folder: Path) -> None:
-    import transformers
-
     sizes: dict[str, Any] = {"vocab_size": 16, "n_positions": 32, "n_embd": 8, "n_layer": 2, "n_head": 2}
-    made: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=3, eos_token_id=3))
-    made.save_pretrained(folder)
+    _save(folder, "GPT2LMHeadModel", "GPT2Config", bos_token_id=3, eos_token_id=3, **sizes)
     _tokenizer(folder)
 
 
@@ -169,20 +167,14 @@ SIZES: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 2, "num_attentio
 
 
 def _encoder(folder: Path) -> None:
-    import transformers
-
-    made: Any = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=16, **SIZES))
-    made.save_pretrained(folder)
+    _save(folder, "BertForMaskedLM", "BertConfig", vocab_size=16, **SIZES)
     _tokenizer(folder)
 
 
 def _vision(folder: Path) -> None:
-    import transformers
     from PIL import Image
 
-    config = transformers.ViTConfig(image_size=16, patch_size=8, **SIZES)
-    made: Any = transformers.ViTForImageClassification(config)
-    made.save_pretrained(folder)
+    _save(folder, "ViTForImageClassification", "ViTConfig", image_size=16, patch_size=8, **SIZES)
     prepared = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": {"height": 16, "width": 16}}
     (folder / "preprocessor_config.json").write_text(json.dumps(prepared))
     Image.new("RGB", (20, 20), (10, 200, 30)).save(folder.parent / "picture.png")

@@ -64,11 +64,6 @@ class _Missing:
             self.names.add(name)
 
 
-def asked_for() -> set[str]:
-    """Return the names of missing modules that commands or their dependencies try to import."""
-    return {name for name in _Missing.names | extra_names() if find_spec(name) is None}
-
-
 def warm_up() -> None:
     """Import all modules that commands may import: children are forked from this process and may have no access
     to these modules.
@@ -107,7 +102,8 @@ def make_ground(folder: Path) -> Path:
     ended = run(lambda told: _train(ground), folder, patience=300)
     assert ended.status == 0, ended
     lay_out(ground)
-    plant(ground, asked_for())
+    # Missing modules that commands or their dependencies try to import
+    plant(ground, {name for name in _Missing.names | extra_names() if find_spec(name) is None})
     for index, text in enumerate(LINES):
         (ground / "text" / f"lines{index}").write_text(text, encoding="utf-8", newline="")
     return ground

@@ -10,7 +10,6 @@ from torch import Tensor
 
 import regard
 from regard import record
-from regard.attention.functional import uniform_weights
 from regard.attention.layer import Attention
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
@@ -252,9 +251,3 @@ def test_the_rest_step_is_not_relevant() -> None:
     share = relevance_share(model, task, [batch_of(task, "AAA")])
     assert share.uniform == pytest.approx(3 / 4)
     assert len(share.heads) == 1
-
-
-def test_uniform_weights_respect_the_mask() -> None:
-    mask = torch.tensor([[True, True, False]])
-    result = uniform_weights(torch.zeros(1, 2, 5, 3), mask[:, None, None])
-    assert result.tolist() == torch.tensor([0.5, 0.5, 0.0]).expand(1, 2, 5, 3).tolist()

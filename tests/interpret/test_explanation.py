@@ -202,7 +202,7 @@ def test_values_of_a_page_equal_those_of_explain(viewed: Any) -> None:
     shown = viewed.with_sums(viewed.attend(seed=3))
     for name, layer in map_data(shown)["sums"]["layers"].items():
         heads, queries, keys = shown.layers[name].weights.shape
-        result = {part: _numbers(data) for part, data in layer.items() if _packs(data)}
+        result = {part: _numbers(data) for part, data in layer.items() if isinstance(data, dict) and "numbers" in data}
         for head, query, key in ((0, 0, 0), (heads - 1, queries - 1, keys - 1)):
             own = viewed.explain(shown.input, layer=name, head=head, output=query, key=key)
             for part in ("scores", "weights", "context", "may_see"):
@@ -218,10 +218,6 @@ def test_values_of_a_page_equal_those_of_explain(viewed: Any) -> None:
             assert layer["scale"] == own.scale
             if own.answered is not None:
                 assert shown.sums.answers[query].logits == pytest.approx(own.answered.logits, abs=1e-5)
-
-
-def _packs(data: Any) -> bool:
-    return isinstance(data, dict) and "numbers" in data
 
 
 def _steps(steps: Any, head: int, query: int, key: int) -> list[np.ndarray]:

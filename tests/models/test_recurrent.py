@@ -26,11 +26,12 @@ from regard.models.recurrent import (
 from tests.attention.reference import score_of
 
 
-def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, layers: int) -> nn.LSTM | nn.GRU:
+def twin(encoder: RecurrentEncoder, cell: Cell, layers: int, bidirectional: bool) -> nn.LSTM | nn.GRU:
     """Return PyTorch's layer with the same parameters."""
-    peer = CELLS[cell](input_width, width // 2, layers, batch_first=True, bidirectional=True).double()
+    peer = CELLS[cell](3, 5 if bidirectional else 10, layers, batch_first=True, bidirectional=bidirectional).double()
+    sides = {"": encoder.forwards, **({"_reverse": encoder.backwards} if bidirectional else {})}
     for layer in range(layers):
-        for suffix, side in (("", encoder.forwards), ("_reverse", encoder.backwards)):
+        for suffix, side in sides.items():
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
                 own = side[layer].get_parameter(f"{name}_l0")
                 peer.get_parameter(f"{name}_l{layer}{suffix}").data.copy_(own.data)
@@ -38,36 +39,20 @@ def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, la
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-@pytest.mark.parametrize("layers", [1, 3])
-def test_equals_a_packed_bidirectional_layer(cell: Cell, layers: int) -> None:
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, True), (3, True), (2, False)])
+def test_equals_a_packed_layer(cell: Cell, layers: int, bidirectional: bool) -> None:
     torch.manual_seed(0)
-    encoder = RecurrentEncoder(3, 10, layers=layers, cell=cell).double()
+    encoder = RecurrentEncoder(3, 10, layers=layers, cell=cell, bidirectional=bidirectional).double()
     lengths = torch.tensor([7, 1, 4, 2])
     inputs = torch.randn(4, 7, 3, dtype=torch.float64)
     states, last = encoder(inputs, length_mask(lengths, 7))
     packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-    output, final = twin(encoder, cell, 3, 10, layers)(packed)
+    output, final = twin(encoder, cell, layers, bidirectional)(packed)
     expected, _ = pad_packed_sequence(output, batch_first=True)
     torch.testing.assert_close(states, expected, atol=1e-12, rtol=0)
     final = final[0] if cell == "lstm" else final
-    torch.testing.assert_close(last, torch.cat([final[-2], final[-1]], dim=-1), atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_unidirectional_encoder_equals_a_packed_layer(cell: Cell) -> None:
-    torch.manual_seed(0)
-    encoder = RecurrentEncoder(3, 5, layers=2, cell=cell, bidirectional=False).double()
-    peer = CELLS[cell](3, 5, 2, batch_first=True).double()
-    for layer in range(2):
-        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-            own = encoder.forwards[layer].get_parameter(f"{name}_l0")
-            peer.get_parameter(f"{name}_l{layer}").data.copy_(own.data)
-    lengths = torch.tensor([7, 1, 4])
-    inputs = torch.randn(3, 7, 3, dtype=torch.float64)
-    states, last = encoder(inputs, length_mask(lengths, 7))
-    output, final = peer(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False))
-    torch.testing.assert_close(states, pad_packed_sequence(output, batch_first=True)[0], atol=1e-12, rtol=0)
-    torch.testing.assert_close(last, (final[0] if cell == "lstm" else final)[-1], atol=1e-12, rtol=0)
+    expected = torch.cat([final[-2], final[-1]], dim=-1) if bidirectional else final[-1]
+    torch.testing.assert_close(last, expected, atol=1e-12, rtol=0)
 
 
 def test_without_a_mask_every_sequence_is_full() -> None:

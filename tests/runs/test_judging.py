@@ -11,7 +11,6 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.evaluation.bleu import quality
-from regard.training.checkpoint import Progress
 from tests.conftest import TINY, Command
 from tests.german import sentences, write
 from tests.toy_corpora import write_toy_corpus
@@ -43,12 +42,6 @@ def test_later_of_equal_models_is_kept(tmp_path: Path) -> None:
     )
     validated = [line["bleu"] for line in run.metrics if "bleu" in line]
     assert validated == [validated[0]] * 3 and run.step == 6
-
-
-def test_equal_validations_count_against_patience() -> None:
-    progress = Progress()
-    assert [progress.note(each) for each in (0.0, 0.0, 1.0, 0.5, 1.0)] == [True, True, True, False, True]
-    assert progress.since_best == 2 and progress.out_of_patience(2)
 
 
 def test_chinese_references_score_100_against_themselves() -> None:

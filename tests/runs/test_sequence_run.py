@@ -27,14 +27,10 @@ from regard.evaluation.bleu import quality
 from regard.models.transformer import Transformer
 from regard.runs.cross_entropy_filter import dual_score, dual_scores
 from regard.training.checkpoint import Checkpoint
-from tests.conftest import TINY, Command
+from tests.conftest import TINY, Command, files
 from tests.german import LINKS, sentences, write
 
 SMALL: dict[str, Any] = {"hidden": 8, "batchsize": 6, "steps": 40, "progress": False}
-
-
-def files(run: regard.Run) -> dict[str, bytes]:
-    return {str(path.relative_to(run.folder)): path.read_bytes() for path in run.folder.rglob("*.*")}
 
 
 @pytest.mark.parametrize(
@@ -48,14 +44,9 @@ def files(run: regard.Run) -> dict[str, bytes]:
     ids=str,
 )
 def test_resumed_training_equals_uninterrupted_bit_for_bit(
-    tmp_path: Path, interrupt_at: Callable[..., None], flags: dict[str, Any]
+    check_resumed: Callable[..., Any], flags: dict[str, Any]
 ) -> None:
-    whole = regard.train("sort", **SMALL, **flags, savepath=tmp_path / "whole")
-    interrupt_at(23)
-    with pytest.raises(KeyboardInterrupt):
-        regard.train("sort", **SMALL, **flags, savepath=tmp_path / "parts")
-    parts = regard.train("sort", resume=True, progress=False, savepath=tmp_path / "parts")
-    assert files(parts) == files(whole)
+    check_resumed("sort", 23, **SMALL, **flags)
 
 
 def test_loaded_run_equals_the_trained_one(translator: regard.PairRun) -> None:
@@ -70,15 +61,6 @@ def test_small_run_beats_chance(translator: regard.PairRun) -> None:
     aligned = report.alignments["decoder.cross"]
     assert aligned.share > 2 * aligned.uniform and aligned.error_rate < 0.8
     assert "Exact match: " in str(report) and "alignment error rate" in str(report)
-
-
-def test_answer_alone_equals_answer_in_a_batch(translator: regard.PairRun) -> None:
-    generator = torch.Generator().manual_seed(0)
-    texts = [pair.source for pair in translator.task.pairs(40, generator)]
-    for beam in (1, 4):
-        together = translator.translate(texts, beam=beam, batchsize=7)
-        assert together == [translator.translate([text], beam=beam)[0] for text in texts]
-    assert translator.translate([]) == [] and len(translator.translate([""])) == 1
 
 
 def test_map_shows_the_decoders_attention(translator: regard.PairRun) -> None:
@@ -215,19 +197,13 @@ def test_a_joint_vocabulary_is_one_embedding(german: regard.TranslationRun, tmp_
     ids=str,
 )
 def test_resumed_training_on_text_equals_uninterrupted_bit_for_bit(
-    tmp_path: Path, interrupt_at: Callable[..., None], flags: dict[str, Any]
+    tmp_path: Path, check_resumed: Callable[..., Any], flags: dict[str, Any]
 ) -> None:
     few = {name: value for name, value in FEW.items() if not (flags.get("model") and name in MADE_OF_HEADS)}
-    text = write(tmp_path)
     if "guide" in flags:
         flags = flags | {"guide": tmp_path / flags["guide"]}
         flags["guide"].write_text(f"{LINKS}\n" * 240)
-    whole = regard.train("translation", **text, **few, **flags, savepath=tmp_path / "whole")
-    interrupt_at(8)
-    with pytest.raises(KeyboardInterrupt):
-        regard.train("translation", **text, **few, **flags, savepath=tmp_path / "parts")
-    parts = regard.train("translation", resume=True, progress=False, savepath=tmp_path / "parts")
-    assert files(parts) == files(whole)
+    check_resumed("translation", 8, **write(tmp_path), **few, **flags)
 
 
 MADE_OF_HEADS = ("heads", "inner", "dec_layers", "positions")
@@ -466,7 +442,7 @@ def test_scores_links_and_maps(german: regard.TranslationRun, translator: regard
         [found] = german.align([pair])
         assert found.moses == "" and len(found.source) in (0, 5) and len(found.target) in (0, 5)
     assert german.attend("  ").prediction == "" and translator.attend("\u00a0").prediction == ""
-    assert translator.translate(BLANK) == [""] * len(BLANK)
+    assert translator.translate(BLANK) == [""] * len(BLANK) and translator.translate([]) == []
     with pytest.raises(InputError, match="input is blank, so the answer is empty"):
         german.tree(" ")
 
@@ -638,18 +614,6 @@ def test_sampled_answers_depend_on_text_and_seed_only(endless: regard.Translatio
     first, again, other = endless.search(["a b", "a b", "b a"], temperature=1.0, seed=1)
     assert first[0].text == again[0].text != other[0].text
     assert endless.search(["a b"], temperature=1.0, seed=2)[0][0].text != first[0].text
-
-
-def test_command_writes_the_same_answers(endless: regard.TranslationRun, command: Any, tmp_path: Path) -> None:
-    lines = ["a b", "a b " * 6, "c", "b " * 9]
-    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
-    found = set()
-    for size in (1, 7, 64):
-        words = ("--input", tmp_path / "in.txt", "--batchsize", str(size), "--beam", "2", "--engine", "regard")
-        status, out, _ = command("translate", endless.folder, *words, "--n_best", "2", "--align")
-        assert status == 0 and out.count("\n") == 8
-        found.add(out)
-    assert len(found) == 1
 
 
 # Dual cross-entropy filter.

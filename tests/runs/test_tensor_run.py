@@ -19,7 +19,8 @@ from regard.tasks.text import Text
 from regard.tasks.tokens import TokenTask
 from regard.training.config import make_config
 from regard.viz.subject import Layer
-from tests.conftest import Command
+from tests.conftest import Command, files
+from tests.sweep.cluster import LostError, lose_at, short_checkpoints
 
 SMALL: dict[str, Any] = {"hidden": 16, "heads": 2, "batchsize": 8, "snapshots": 4}
 
@@ -134,28 +135,13 @@ def test_a_loaded_run_is_the_same(run: regard.LanguageRun[Any, Any]) -> None:
 
 @pytest.mark.parametrize("task", ["induction", "regression", "parity", "dyck"])
 def test_resuming_is_exact(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.training import trainer
-
-    whole = regard.train(task, **SMALL, steps=12, dropout=0.1, savepath=tmp_path / "whole", progress=False)
-    monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 5)
-
-    class StoppedError(Exception):
-        pass
-
-    draw = trainer.Learner.learn
-
-    def learn(self: Any, lr: float) -> Any:
-        if self.step == 8:
-            raise StoppedError
-        return draw(self, lr)
-
-    monkeypatch.setattr(trainer.Learner, "learn", learn)
-    with pytest.raises(StoppedError):
-        regard.train(task, **SMALL, steps=12, dropout=0.1, savepath=tmp_path / "cut", progress=False)
-    monkeypatch.setattr(trainer.Learner, "learn", draw)
-    resumed = regard.train(task, resume=True, savepath=tmp_path / "cut", progress=False)
-    for name, value in whole.model.state_dict().items():
-        assert torch.equal(value, resumed.model.state_dict()[name]), name
+    short_checkpoints(monkeypatch)
+    flags: dict[str, Any] = {**SMALL, "steps": 12, "dropout": 0.1, "progress": False}
+    whole = regard.train(task, **flags, savepath=tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(LostError):
+        lose_at(10, patch)
+        regard.train(task, **flags, savepath=tmp_path / "cut")
+    assert files(regard.train(task, resume=True, savepath=tmp_path / "cut", progress=False)) == files(whole)
 
 
 @pytest.mark.parametrize("task", ["mqar", "modular", "regression", "selective-copy", "parity", "dyck"])

@@ -20,6 +20,7 @@ from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.config import changed_config
 from tests.conftest import Command
 from tests.german import sentences, write
+from tests.sweep.cluster import LostError, lose_at
 
 OTHER: dict[str, Any] = {"steps": 8, "validate_every": 5, "progress": False}
 
@@ -300,16 +301,11 @@ def places(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interrupted training run and a complete training run."""
-    root, save = tmp_path_factory.mktemp("begun"), TrainingState.save
+    root = tmp_path_factory.mktemp("begun")
     text = write_text_and_links(root / "text")
     regard.train("translation", **text, **FLAGS, savepath=root / "whole")
-
-    def stop(state: TrainingState, *args: Any, **others: Any) -> None:
-        save(state, *args, **others)
-        if state.step == 3:
-            raise StoppedError
-
-    with mock.patch.object(TrainingState, "save", stop), pytest.raises(StoppedError):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(LostError):
+        lose_at(3, patch)
         regard.train("translation", **text, **FLAGS, savepath=root / "runs")
     return root
 

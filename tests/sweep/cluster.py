@@ -1,4 +1,4 @@
-"""Helpers for cluster tests: small training jobs in this process that can be lost at a checkpoint."""
+"""Small training jobs in this process that can be lost at a checkpoint, for tests of clusters and of resuming."""
 
 from pathlib import Path
 from typing import Any

@@ -373,22 +373,31 @@ def test_a_machine_needs_the_same_code(
         (("--on", "ray", "--address", "head"), "address 'head' is not of the form host:port"),
         (("--on", "ray", "--address", "127.0.0.1:1"), "no Ray cluster answers at 127.0.0.1:1"),
         (("--on", "ray", "--vary", "score=dto"), "score 'dto' is unknown"),
+        (("--on", "slurm", "--time", "1"), "time 1 is out of range: choose from 2 to 525600"),
+        (("--on", "slurm", "--memory", "0"), "memory 0 is out of range"),
+        (("--on", "slurm", "--address", "127.0.0.1:1"), "--address does not apply to --on slurm"),
+        (("--on", "slurm"), "this machine has no sbatch and srun"),
     ],
 )
 def test_refuses_an_unavailable_cluster_before_writing(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
 ) -> None:
-    connected = SimpleNamespace(is_initialized=lambda: False)
-    monkeypatch.setitem(sys.modules, "ray", connected)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace())
+    monkeypatch.setattr("shutil.which", lambda name: None)
     status, out, err = command("compare", "counting", "--vary", "lr=0.1", "--savepath", tmp_path / "new", *argv)
     assert (status, out) == (2, "") and message in err and err.count("\n") == 1
     assert not (tmp_path / "new").exists()
 
 
-def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    argv = ("compare", "counting", "--vary", "lr=0.1", "--on", "ray", "--savepath", tmp_path)
-    assert command(*argv) == (2, "", "regard: training on Ray needs ray: pip install 'regard[cluster]'\n")
+@pytest.mark.parametrize(("on", "library"), [("ray", "ray"), ("slurm", "submitit")])
+def test_without_a_library(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    status, out, err = command("compare", "counting", "--vary", "lr=0.1", "--on", on, "--savepath", tmp_path)
+    assert (status, out) == (2, "") and err.endswith(f"needs {library}: pip install 'regard[cluster]'\n")
+    assert err.count("\n") == 1
 
 
 @pytest.fixture
@@ -664,32 +673,6 @@ def test_the_same_command_finds_submitted_trainings(
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     assert queries and [len(jobs) for jobs in faked_slurm.submitted] == [2, 1]
     assert faked_slurm.submitted[1][0].folder.name == "seed-1" and len(result.measured["score=dot"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (("--time", "1"), "time 1 is out of range: choose from 2 to 525600"),
-        (("--memory", "0"), "memory 0 is out of range"),
-        (("--address", "127.0.0.1:1"), "--address does not apply to --on slurm: leave it out, or give --on ray"),
-        ((), "this machine has no sbatch and srun"),
-    ],
-)
-def test_refuses_an_unavailable_slurm_cluster_before_writing(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
-) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace())
-    flags = ("--vary", "lr=0.1", "--on", "slurm", "--savepath", tmp_path / "new")
-    status, out, err = command("compare", "counting", *flags, *argv)
-    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
-    assert not (tmp_path / "new").exists()
-
-
-def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(InputError, match=r"needs submitit: pip install 'regard\[cluster\]'"):
-        compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
 
 
 @pytest.mark.slow

@@ -121,13 +121,6 @@ def test_refuses_an_edited_interrupted_run(tmp_path: Path, monkeypatch: pytest.M
     assert "batchsize is 9" in str(caught.value) and str(caught.value).endswith("seed-0' to train it again")
 
 
-def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
-    flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
-    compare("copy", {"score": ["dot"]}, steps=2, **flags)
-    with pytest.raises(InputError, match="has a measurement with other flags: choose another --savepath"):
-        compare("copy", {"score": ["dot"]}, steps=3, **flags)
-
-
 def test_refuses_a_damaged_measurement(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)
@@ -159,31 +152,19 @@ def test_values_of_a_comparison() -> None:
     assert comparison.values(variant, "steps_to_99") == []
 
 
-def test_translation_is_compared_by_bleu(tmp_path: Path) -> None:
-    flags: dict[str, Any] = {**TINY, "steps": 2, "validate_every": 2}
-    result = compare(
-        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
-    )
-    [variant] = result.variants
-    run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
-    assert isinstance(run, regard.TranslationRun)
-    assert result.values(variant, "bleu") == [run.test().quality.bleu]
-    again = compare(
-        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
-    )
-    assert again == result
-
-
-def test_a_lowercase_translator_is_compared_by_lowercase_bleu(tmp_path: Path) -> None:
-    flags: dict[str, Any] = {**TINY, "steps": 150, "validate_every": 150, "lowercase": True}
-    result = compare(
-        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **flags, **write(tmp_path)
-    )
+@pytest.mark.parametrize(("lowercase", "steps"), [(False, 2), (True, 150)])
+def test_translation_is_compared_by_bleu(tmp_path: Path, lowercase: bool, steps: int) -> None:
+    flags: dict[str, Any] = {**TINY, **write(tmp_path), "steps": steps, "validate_every": steps, "lowercase": lowercase}
+    results = [
+        compare("translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **flags) for _ in range(2)
+    ]
     run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
     assert isinstance(run, regard.TranslationRun)
     scores = run.test().quality
-    assert result.values(result.variants[0], "bleu") == [scores.bleu_lowercase]
-    assert scores.bleu is None and str(run.test()).startswith(f"BLEU {scores.bleu_lowercase:.2f}")
+    best = scores.bleu_lowercase if lowercase else scores.bleu
+    assert results[0].values(results[0].variants[0], "bleu") == [best] and results[1] == results[0]
+    if lowercase:
+        assert scores.bleu is None and str(run.test()).startswith(f"BLEU {best:.2f}")
 
 
 def test_a_measurement_of_changed_code_is_refused(

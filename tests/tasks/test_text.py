@@ -105,32 +105,16 @@ def test_a_compressed_file_is_the_same_text(file: Path) -> None:
     assert make_task(compressed).tokens(unseen=False).tolist() == make_task(file).tokens(unseen=False).tolist()
 
 
-def binary(path: Path) -> None:
-    path.write_bytes(bytes(range(256)) * 50)
-
-
-def latin(path: Path) -> None:
-    path.write_bytes("grüße\n".encode("latin-1") * 50)
-
-
-def few_broken_lines(path: Path) -> None:
-    path.write_bytes(b"good line\n" * 500 + b"\xff\n")
-
-
-def short(path: Path) -> None:
-    path.write_text("abc" * 10)
-
-
 @pytest.mark.parametrize(
     ("write", "message"),
     [
         (Path.touch, "text '.*' is empty: give a file that contains text"),
         (Path.mkdir, "'.*' is a folder: give the path of a text file"),
         (lambda path: None, "file '.*' does not exist: give the path of a text file"),
-        (binary, "has zero bytes"),
-        (latin, "is not UTF-8: 50 of 50 lines"),
-        (few_broken_lines, "text '.*' is not UTF-8 at line 501: correct the line, or convert the file"),
-        (short, "the validation part of '.*' has 3 tokens, but max_len 16 needs at least 17"),
+        (lambda path: path.write_bytes(bytes(range(256)) * 50), "has zero bytes"),
+        (lambda path: path.write_bytes("grüße\n".encode("latin-1") * 50), "is not UTF-8: 50 of 50 lines"),
+        (lambda path: path.write_bytes(b"good line\n" * 500 + b"\xff\n"), "is not UTF-8 at line 501: correct the line"),
+        (lambda path: path.write_text("abc" * 10), "has 3 tokens, but max_len 16 needs at least 17"),
     ],
     ids=["empty", "folder", "missing", "binary", "latin-1", "one broken line", "short"],
 )

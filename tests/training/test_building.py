@@ -144,6 +144,23 @@ class Odd(Task):
     def answer(self, inputs): return {answer}
     def relevance(self, inputs): return {relevance}
 """
+EXAMPLES = Path(__file__).parents[2] / "examples"
+OWN_SEQUENCES = """
+from dataclasses import dataclass
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+
+@dataclass(frozen=True, kw_only=True)
+class EchoConfig(RecurrentConfig):
+    hidden: int = 6
+
+class Echo(RecurrentSeq2Seq):
+    config_class = EchoConfig
+
+class Alone: ...
+
+class Short(RecurrentSeq2Seq):
+    def __init__(self, config): ...
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -151,10 +168,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "scores_of_mine.py").write_text(SCORES)
     (tmp_path / "models_of_mine.py").write_text(OWN_MODELS)
     (tmp_path / "parts_of_mine.py").write_text(PARTS)
+    (tmp_path / "echo.py").write_text(OWN_SEQUENCES)
+    for name in ("bag.py", "lookback.py"):
+        shutil.copy(EXAMPLES / name, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    for name in ("scores_of_mine", "models_of_mine", "parts_of_mine"):
+    for name in ("scores_of_mine", "models_of_mine", "parts_of_mine", "bag", "lookback", "echo"):
         sys.modules.pop(name, None)
 
 
@@ -368,38 +388,6 @@ def test_freezing_works_for_every_model(tmp_path: Path) -> None:
 # Registry of models, and custom models.
 
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-OWN_SEQUENCES = """
-from dataclasses import dataclass
-from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
-
-@dataclass(frozen=True, kw_only=True)
-class EchoConfig(RecurrentConfig):
-    hidden: int = 6
-
-class Echo(RecurrentSeq2Seq):
-    config_class = EchoConfig
-
-class Alone: ...
-
-class Short(RecurrentSeq2Seq):
-    def __init__(self, config): ...
-"""
-
-
-@pytest.fixture
-def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with modules of custom models."""
-    for name in ("bag.py", "lookback.py"):
-        shutil.copy(EXAMPLES / name, tmp_path)
-    (tmp_path / "echo.py").write_text(OWN_SEQUENCES)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path
-    for name in ("bag", "lookback", "echo"):
-        sys.modules.pop(name, None)
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_models_fit_the_tasks_of_their_answer_form(task: str) -> None:
     found = find_task(task)
@@ -413,7 +401,7 @@ def test_models_fit_the_tasks_of_their_answer_form(task: str) -> None:
                 make_config(task, {"model": name})
 
 
-def test_example_of_a_custom_answer_model(own_model: Path, command: Command) -> None:
+def test_example_of_a_custom_answer_model(own: Path, command: Command) -> None:
     status, out, err = command("train", "counting", "--model", "bag:Bag", "--steps", "600", "--lr=0.01")
     assert status == 0, err
     status, out, err = command("test", "counting", "--samples", "500")
@@ -428,7 +416,7 @@ def test_example_of_a_custom_answer_model(own_model: Path, command: Command) -> 
     assert status == 0 and "Width of letters, queries and the hidden layer" in out
 
 
-def test_example_of_a_custom_sequence_model(own_model: Path, command: Command) -> None:
+def test_example_of_a_custom_sequence_model(own: Path, command: Command) -> None:
     flags = ("--max_len=5", "--vocab_size=4", "--steps=250", "--lr=0.01", "--hidden=32")
     status, _, err = command("train", "reverse", "--model", "lookback:LookBack", *flags)
     assert status == 0, err
@@ -444,19 +432,13 @@ def test_example_of_a_custom_sequence_model(own_model: Path, command: Command) -
     assert len(smaller.config.kept_heads["cross"]) == 3 and smaller.attend("AB").cross.weights.shape[0] == 3
 
 
-def test_stepwise_layer_without_step_is_refused(own_model: Path) -> None:
-    text = (own_model / "lookback.py").read_text()
-    (own_model / "lookback.py").write_text(text.replace(", step=state.time", ""))
+def test_stepwise_layer_without_step_is_refused(own: Path) -> None:
+    text = (own / "lookback.py").read_text()
+    (own / "lookback.py").write_text(text.replace(", step=state.time", ""))
     run = regard.train("reverse", model="lookback:LookBack", steps=2, batchsize=3, progress=False)
     assert isinstance(run, regard.PairRun)
     with pytest.raises(InputError, match="layer cross was recorded at .*: if it runs step by step, call it with step="):
         run.test(samples=5)
-
-
-def test_custom_sequence_model_trains(own_model: Path) -> None:
-    run = regard.train("copy", model="echo:Echo", steps=2, batchsize=3, progress=False)
-    assert isinstance(run, regard.PairRun) and run.config.flags()["hidden"] == 6
-    assert isinstance(run.translate(["ABC"])[0], str)
 
 
 @pytest.mark.parametrize(
@@ -469,14 +451,14 @@ def test_custom_sequence_model_trains(own_model: Path) -> None:
         ("qery", "model 'qery' is unknown: choose .* or module:Class; did you mean query?"),
     ],
 )
-def test_unknown_models_are_refused(own_model: Path, name: str, message: str) -> None:
+def test_unknown_models_are_refused(own: Path, name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_config("counting", {"model": name})
-    assert not (own_model / "models").exists()
+    assert not (own / "models").exists()
 
 
-def test_custom_constructor_with_other_arguments_is_refused(own_model: Path) -> None:
+def test_custom_constructor_with_other_arguments_is_refused(own: Path) -> None:
     assert find_model("echo:Short").__name__ == "Short"
     with pytest.raises(InputError, match="model 'echo:Short' cannot be built: .*unexpected keyword argument"):
         regard.train(make_config("copy", {"model": "echo:Short"}), progress=False)
-    assert not (own_model / "models" / "copy").exists()
+    assert not (own / "models" / "copy").exists()

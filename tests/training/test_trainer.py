@@ -15,18 +15,15 @@ from regard import machine
 from regard.errors import InputError
 from regard.streams import make_generator
 from regard.training import trainer
-from regard.training.checkpoint import Adam, Checkpoint, TrainingState, make_optimizer
+from regard.training.checkpoint import Adam, Checkpoint, make_optimizer
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunFolder
 from regard.training.trainer import Learner
-from tests.conftest import TINY
+from tests.conftest import TINY, files
 from tests.german import write
+from tests.sweep.cluster import LostError, lose_at
 
 FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "progress": False}
-
-
-def files(run: regard.Run) -> dict[str, bytes]:
-    return {str(path.relative_to(run.folder)): path.read_bytes() for path in run.folder.rglob("*.*")}
 
 
 def test_run_depends_on_the_seed_only(tmp_path: Path) -> None:
@@ -49,17 +46,10 @@ def test_training_keeps_the_global_random_state(tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", ["regard", "seed"])
 @pytest.mark.parametrize("stop_at", [1, 10, 33])
 def test_resumed_training_equals_uninterrupted_bit_for_bit(
-    tmp_path: Path, interrupt_at: Callable[..., None], recipe: str, stop_at: int
+    check_resumed: Callable[..., tuple[regard.AnyRun, int]], recipe: str, stop_at: int
 ) -> None:
-    flags = {**FLAGS, "recipe": recipe, "vary_len": True}
-    whole = regard.train("signal2", **flags, savepath=tmp_path / "whole")
-    interrupt_at(stop_at, "exact")
-    with pytest.raises(KeyboardInterrupt):
-        regard.train("signal2", **flags, savepath=tmp_path / "parts")
-    step = Checkpoint.load(tmp_path / "parts" / "signal2").step
-    assert step == stop_at
-    parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
-    assert files(parts) == files(whole)
+    _, saved = check_resumed("signal2", stop_at, "exact", **FLAGS, recipe=recipe, vary_len=True)
+    assert saved == stop_at
 
 
 def test_killed_process_resumes_at_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,12 +71,6 @@ def test_killed_process_resumes_at_its_last_checkpoint(tmp_path: Path, monkeypat
     assert Checkpoint.load(folder).step == 40 and folder.read_metrics()[-1]["step"] == 50
     parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
     assert files(parts) == files(whole)
-
-
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
-    run = regard.train("signal2", **FLAGS, savepath=tmp_path)
-    before = files(run)
-    assert files(regard.train("signal2", resume=True, progress=False, savepath=tmp_path)) == before
 
 
 def test_nan_loss_stops_training_and_keeps_the_checkpoint(tmp_path: Path) -> None:
@@ -112,13 +96,6 @@ def test_signal_handlers_are_restored(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     regard.train("counting", steps=2, savepath=tmp_path, progress=False)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
-def test_metrics_file(tmp_path: Path) -> None:
-    run = regard.train("counting", steps=25, savepath=tmp_path, progress=False)
-    assert [each["step"] for each in run.metrics] == [10, 20, 25]
-    assert all(each["loss"] > 0 and 0 <= each["exact_match"] <= 1 for each in run.metrics)
-    assert run.metrics[0]["loss"] > run.metrics[-1]["loss"]
 
 
 SIZES: dict[str, Any] = {"hidden": 16, "heads": 2, "inner": 16, "enc_layers": 1, "dec_layers": 1, "progress": False}
@@ -228,15 +205,8 @@ def test_float16_learns_like_float32_and_resumes_exactly(tmp_path: Path, monkeyp
     full = train(tmp_path / "full", precision="float32", steps=12)
     assert half.metrics[-1]["valid_loss"] == pytest.approx(full.metrics[-1]["valid_loss"], rel=0.01)
     assert half.metrics[-1]["valid_loss"] < half.metrics[0]["valid_loss"]
-    save = TrainingState.save
-
-    def stop(state: TrainingState, *args: Any, **options: Any) -> None:
-        save(state, *args, **options)
-        if state.step == 4:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(TrainingState, "save", stop)
+    with monkeypatch.context() as patch, pytest.raises(LostError):
+        lose_at(4, patch)
         train(tmp_path / "cut", precision="float16", steps=12)
     cut = regard.train("translation", resume=True, savepath=tmp_path / "cut", progress=False)
     for name, value in half.model.state_dict().items():

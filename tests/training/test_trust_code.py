@@ -71,7 +71,7 @@ def test_code_runs_only_for_its_trainer(tmp_path: Path, name: str) -> None:
     commands = [["test", name]]
     if name == "counting":  # every command loads a task as it loads a score
         others = [["examine", name], ["prune", name], ["show", name], ["translate", name, "A"]]
-        commands += [*others, ["plot", "positions", name]]
+        commands += [*others, ["plot", "positions", name], ["train", name, "--resume"]]
     for words in commands:
         assert refused(command(tmp_path, *words, state="other"), tmp_path), words
     trusting = command(tmp_path, "test", name, "--samples", "2", "--trust_code", state="other")
@@ -118,16 +118,6 @@ def test_code_in_another_folder_is_not_trusted(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "mine.py", tmp_path / "sent")
     shutil.copytree(tmp_path / "state", tmp_path / "sent" / "state")
     assert refused(command(tmp_path / "sent", "test", "counting"), tmp_path / "sent")
-
-
-def test_resuming_with_untrusted_code_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SCORE)
-    words = ["train", "counting", "--score", "mine:Mine", *TINY]
-    assert command(tmp_path, *words).status == 0
-    (tmp_path / "ran").unlink()
-    again = ["train", "counting", "--resume"]
-    assert refused(command(tmp_path, *again, state="other"), tmp_path)
-    assert command(tmp_path, *again, "--trust_code", state="other").status == 0
 
 
 def test_run_without_custom_code_needs_no_trust(

@@ -1,6 +1,5 @@
 """NaN and infinite weights are marked in every display and mentioned in the note."""
 
-import io
 import json
 import warnings
 from pathlib import Path
@@ -9,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 
 from regard.viz.attention_map import AttentionMap
 from regard.viz.figure import NOT_FINITE
 from regard.viz.maps import LayerMap, Patches
 from regard.viz.page import page
-from regard.viz.terminal import heatmap
-from tests.viz.test_page import unpack
+from tests.viz.test_page import data_of, unpack
+from tests.viz.test_terminal import printed
 
 
 def layer(name: str, weights: Any, **options: Any) -> LayerMap:
@@ -47,13 +45,9 @@ def test_note_names_the_first_such_layer_once() -> None:
 
 
 def test_in_the_terminal() -> None:
-    console = Console(width=80, file=io.StringIO())
-    console.print(heatmap(mapped(SOUND, ODD)))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    legend = text.splitlines()[-1]
-    assert text.count("!!") == 3 + 1 and "!!  not finite" in legend and "0 to 1.000" in legend
-    console.print(heatmap(mapped(SOUND)))
-    assert console.file.getvalue().removeprefix(text).count("!!") == 0  # type: ignore[attr-defined]
+    lines = printed(mapped(SOUND, ODD))
+    assert "".join(lines).count("!!") == 3 + 1 and "!!  not finite" in lines[-1] and "0 to 1.000" in lines[-1]
+    assert not any("!!" in line for line in printed(mapped(SOUND)))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -71,9 +65,7 @@ def test_on_an_image(tmp_path: Path) -> None:
     pixels = np.full((40, 40, 3), 200, np.uint8)
     weights = [[[0.25, np.nan, 0.25, 0.5]] * 4]
     found = mapped(layer("vision", weights, patches=Patches(0, 2, 2)), pixels=pixels)
-    console = Console(width=80, file=io.StringIO())
-    console.print(heatmap(found))
-    assert "!!" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert any("!!" in line for line in printed(found))
     image = np.asarray(Image.open(found.save(tmp_path / "a.png")).convert("RGB")).astype(int)
     assert ((image[..., 0] > 180) & (image[..., 1] < 80) & (image[..., 2] > 70)).mean() > 0.005
 
@@ -86,7 +78,7 @@ def share_of(path: Path) -> float:
 
 def test_on_a_page_and_in_json() -> None:
     found = mapped(SOUND, ODD)
-    data = json.loads(page([found]).partition('type="application/json">')[2].partition("</script>")[0])
+    data = data_of(page([found]))
     first, second = data["maps"][0]["layers"]
     assert (first["weights"]["levels"], second["weights"]["levels"]) == (65535, 65534)
     whole = unpack(second["weights"] | {"largest": 65534}, 2, 3)
