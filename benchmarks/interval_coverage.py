@@ -66,7 +66,7 @@ def table(repetitions: int = 400) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    from regard.viz.report_page import markdown_table
+    from markdown_tables import markdown_table
 
     columns = [
         "differences",

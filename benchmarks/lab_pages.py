@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from markdown_tables import markdown_table
+
 from regard.io import write_file
 from regard.result import signed
 from regard.sweep.backends import Local
 from regard.viz.figure import figure_bytes
-from regard.viz.report_page import markdown_table
 from regard_lab.bench.bench import BenchResult, bench, score_text
 from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, ORACLE, RANDOM, RIGHT
 from regard_lab.cards.card import (

@@ -1,7 +1,7 @@
 """Markdown tables of measurements, and their insertion into the pages on results."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -12,6 +12,12 @@ def markdown(head: list[str], body: list[list[str]]) -> str:
     """Return a Markdown table with a left-aligned first column and right-aligned other columns."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table with left-aligned columns; `|` in a cell becomes `/`."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 
 
 def spread(values: Sequence[float], form: Callable[[float], str]) -> str:

@@ -124,13 +124,13 @@ def list_files(folder: Path) -> list[Path]:
         raise cannot_read(folder, error) from error
 
 
-def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
-    """Return the files `step-N` with `suffix` in a folder, sorted by N. Files with other names are ignored.
+def list_steps(folder: Path) -> list[Path]:
+    """Return the files `step-N.safetensors` in a folder, sorted by N. Files with other names are ignored.
 
     >>> list_steps(Path("a folder that does not exist"))
     []
     """
-    name = re.compile(rf"step-(0|[1-9][0-9]{{0,{MAX_DIGITS - 1}}}){re.escape(suffix)}")
+    name = re.compile(rf"step-(0|[1-9][0-9]{{0,{MAX_DIGITS - 1}}})\.safetensors")
     steps = [(int(match[1]), path) for path in list_files(folder) if (match := name.fullmatch(path.name))]
     return [path for _, path in sorted(steps)]
 

@@ -13,6 +13,7 @@ from regard.data.cleaning import CleaningRules, PairScorer, clean_corpus
 from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
 from regard.errors import InputError, check_range
+from regard.result import plain_table
 
 PREFIXES = {"train": "train", "valid": "val", "test": "test"}  # File name prefix of each part of a data set
 
@@ -24,14 +25,10 @@ class TasksFlags:
 
 def run_tasks(argv: list[str]) -> None:
     read_command(TasksFlags, argv, "regard tasks")
-    from rich.table import Table
-
     from regard.tasks.all_tasks import list_tasks  # imports PyTorch
 
-    table = Table("task", "summary", "example", "answer", box=None, pad_edge=False, header_style="bold")
-    for example in list_tasks():
-        table.add_row(example.task, example.summary, f"'{example.input}'", example.answer)
-    print_table(table)
+    rows = ((example.task, example.summary, f"'{example.input}'", example.answer) for example in list_tasks())
+    print_table(plain_table(("task", "summary", "example", "answer"), rows, header_style="bold"))
 
 
 @dataclass(frozen=True, kw_only=True)

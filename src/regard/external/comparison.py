@@ -5,32 +5,28 @@ print(regard.look("before").compare_with(regard.look("after"), texts))
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from regard.arguments import public
 from regard.errors import InputError, shorten
 from regard.interpret.importance import head_importance
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles
-from regard.result import Result, signed, to_plain
-from regard.viz.attention_map import AttentionMap
+from regard.result import plain_table, signed, to_plain
+from regard.viz.attention_map import AttentionMap, Viewable
 from regard.viz.subject import check_comparable, match_layers
-
-if TYPE_CHECKING:
-    from regard.viz.widget import AttentionWidget
 
 
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ModelComparison(Result):
+class ModelComparison(Viewable):
     """The comparison of two models over the same inputs. Each pair contains the values of the first and the
-    second model."""
+    second model. A widget and a page show both models side by side, with a shared cursor."""
 
     names: tuple[str, str]
     samples: int
@@ -60,11 +56,8 @@ class ModelComparison(Result):
     def table(self) -> RenderableType:
         added = [f"added, {name}" for name in self.names]
         entropy = [f"entropy, {name}" for name in self.names]
-        heads = Table("layer", "head", *added, *entropy, "apart", box=None)
-        heads.columns[0].no_wrap = True
-        heads.title = f"{self.summary()}, over {self.samples} inputs"
-        for name in self.names if self.roles else ():
-            heads.add_column(f"looks at, {name}")
+        looks = [f"looks at, {name}" for name in self.names] if self.roles else []
+        title, rows = f"{self.summary()}, over {self.samples} inputs", list[tuple[str, ...]]()
         for layer, values in self.apart.items():
             both = (layer, self.alike[layer])
             for head, value in enumerate(values):
@@ -74,14 +67,11 @@ class ModelComparison(Result):
                     heads_of_model.of(name, head).description
                     for name, heads_of_model in zip(both, self.roles or (), strict=False)
                 ]
-                heads.add_row(layer, str(head), *cells, f"{value:.1%}", *roles)
-        answers = Table(*self.names, box=None)
-        for first, second in self.predictions:
-            if first != second:
-                answers.add_row(str(first), str(second))
-        parts: list[RenderableType] = [heads] if self.apart else [Text(str(heads.title))]
-        if answers.rows:
-            parts += [Text("\nAnswers that differ", style="italic"), answers]
+                rows.append((layer, str(head), *cells, f"{value:.1%}", *roles))
+        columns: list[Column | str] = [Column("layer", no_wrap=True), "head", *added, *entropy, "apart", *looks]
+        parts: list[RenderableType] = [plain_table(columns, rows, title) if rows else Text(title)]
+        if differing := [tuple(map(str, pair)) for pair in self.predictions if pair[0] != pair[1]]:
+            parts += [Text("\nAnswers that differ", style="italic"), plain_table(self.names, differing)]
         notes = [] if self.roles else ["Roles of heads need ten inputs or more."]
         if not self.apart:
             notes.append("Heads are not compared: no layer has the same number of heads in both models.")
@@ -91,20 +81,8 @@ class ModelComparison(Result):
         """Return all numbers as plain values, without the maps, which have their own files."""
         return {name: to_plain(value) for name, value in vars(self).items() if name != "maps"}
 
-    def view(self) -> "AttentionWidget":
-        """Return a notebook widget that shows both models side by side, with a shared cursor."""
-        from regard.viz.widget import view
-
-        return view(self.maps[0], beside=self._second_maps())
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write a page that shows both models side by side, with a shared cursor."""
-        from regard.viz.page import write_page
-
-        return write_page(path, self.maps[0], beside=self._second_maps())
-
-    def _second_maps(self) -> list[tuple[str, AttentionMap]]:
-        return [(self.names[1], attention) for attention in self.maps[1]]
+    def _view(self) -> tuple[Sequence[AttentionMap], dict[str, Any]]:
+        return self.maps[0], {"beside": [(self.names[1], attention) for attention in self.maps[1]]}
 
 
 def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelComparison:

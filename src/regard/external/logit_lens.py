@@ -22,7 +22,7 @@ from regard.errors import InputError
 from regard.external.adapters import call_model
 from regard.external.next_tokens import read_tokens
 from regard.models.decoder_only import DecoderOnly
-from regard.result import Result
+from regard.result import Result, plain_table
 from regard.viz.subject import Subject
 
 AGREEMENT = 1e-3
@@ -57,12 +57,12 @@ class LogitLens(Result):
     def table(self) -> Table:
         """Return a table of the likeliest tokens, with a row for each layer and columns for the last positions."""
         first = max(len(self.positions) - SHOWN, 0)
-        table = Table("layer", *self.positions[first:], box=None, pad_edge=False)
-        table.title, table.title_justify = f"Logit lens through {', '.join(self.head)}", "left"
-        for layer, tokens, shares in zip(self.layers, self.tokens, self.probabilities, strict=True):
-            cells = zip(tokens[first:], shares[first:], strict=True)
-            table.add_row(layer, *(f"{token[0]} {share[0]:.0%}" for token, share in cells))
-        return table
+        cells = (
+            (f"{token[0]} {share[0]:.0%}" for token, share in zip(tokens[first:], shares[first:], strict=True))
+            for tokens, shares in zip(self.tokens, self.probabilities, strict=True)
+        )
+        rows = ((layer, *row) for layer, row in zip(self.layers, cells, strict=True))
+        return plain_table(("layer", *self.positions[first:]), rows, f"Logit lens through {', '.join(self.head)}")
 
 
 @public

@@ -346,14 +346,12 @@ def interval_rank(seeds: int) -> tuple[int, float]:
 
 def median_interval(values: Sequence[float]) -> MedianInterval:
     """Return the median of values and its interval; infinite values are those of seeds without the event."""
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    rank, coverage = interval_rank(len(ordered))
-    ends = (np.median(ordered), ordered[rank - 1], ordered[-rank])
+    ends = median_curves(np.asarray(values, dtype=np.float64))
     median, low, high = (float(end) if np.isfinite(end) else None for end in ends)
-    return MedianInterval(median=median, low=low, high=high, coverage=coverage)
+    return MedianInterval(median=median, low=low, high=high, coverage=interval_rank(len(values))[1])
 
 
-def median_curves(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def median_curves(curves: np.ndarray) -> tuple[Any, Any, Any]:
     ordered = np.sort(curves, axis=0)
     rank, _ = interval_rank(len(ordered))
     return np.median(ordered, axis=0), ordered[rank - 1], ordered[-rank]
@@ -654,9 +652,8 @@ def format_steps(interval: MedianInterval) -> str:
     >>> format_steps(MedianInterval(median=210.0, low=180.0, high=None, coverage=0.95))
     '210 (180 to never)'
     """
-    median, low, high = (
-        "never" if end is None else f"{end:,.0f}" for end in (interval.median, interval.low, interval.high)
-    )
+    ends = (interval.median, interval.low, interval.high)
+    median, low, high = ("never" if end is None else f"{end:,.0f}" for end in ends)
     return median if not interval.coverage or low == high else f"{median} ({low} to {high})"
 
 

@@ -109,13 +109,14 @@ class Comparison(Result):
             parts += [_by_last(self), ""]
         shown = [name for name in QUANTITIES if any(self.values(v, name) for v in self.variants)]
         title = f"{self.task}: mean (range) over {seeds} seeds{_tokenizers(self)}"
-        table = plain_table((*names, *(QUANTITIES[name][0] for name in shown)), title=title)
+        rows = []
         for variant in self.variants:
             cells = {name: format_mean(self.values(variant, name), QUANTITIES[name][1]) for name in shown}
             reached = len(self.values(variant, "steps_to_99"))
             if "steps_to_99" in cells and reached < seeds:
                 cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
-            table.add_row(*map(str, variant.varied.values()), *cells.values())
+            rows.append((*map(str, variant.varied.values()), *cells.values()))
+        table = plain_table((*names, *(QUANTITIES[name][0] for name in shown)), rows, title)
         return Group(*parts, table, Text(describe_range(seeds), style="dim"), *_differences(self))
 
     def json(self) -> dict[str, Any]:
@@ -349,10 +350,11 @@ def _differences(comparison: Comparison) -> list[RenderableType]:
         return []
     title = f"Differences in {name} (95 % intervals that hold for all {len(contrasts)} at once)"
     title = title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)"
-    table = plain_table(("", "", ""), title=title, show_header=False)
-    for contrast in contrasts:
-        names = f"{contrast.one.name} minus {contrast.other.name}"
-        table.add_row(names, format_interval(contrast.interval, form), contrast.verdict)
+    rows = (
+        (f"{each.one.name} minus {each.other.name}", format_interval(each.interval, form), each.verdict)
+        for each in contrasts
+    )
+    table = plain_table(("", "", ""), rows, title, show_header=False)
     return ["", table, Text(describe_verdicts(contrasts), style="dim")]
 
 
@@ -360,12 +362,12 @@ def _by_last(comparison: Comparison) -> Table:
     """Return a table of exact match: the values of the last flag are columns, all other combinations rows."""
     *names, last = comparison.variants[0].varied
     columns = (f"{last}={value}" for value in _flag_values(comparison, last))
-    table = plain_table((*names, *columns), title=f"Exact match by {last}")
-    for others, variants in _series(comparison).items():
-        form = QUANTITIES["exact_match"][1]
-        cells = [format_mean(comparison.values(variant, "exact_match"), form) for variant in variants]
-        table.add_row(*map(str, others), *cells)
-    return table
+    form = QUANTITIES["exact_match"][1]
+    rows = (
+        (*map(str, others), *(format_mean(comparison.values(variant, "exact_match"), form) for variant in variants))
+        for others, variants in _series(comparison).items()
+    )
+    return plain_table((*names, *columns), rows, f"Exact match by {last}")
 
 
 def _flag_values(comparison: Comparison, flag: str) -> list[Any]:

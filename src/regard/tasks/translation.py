@@ -154,11 +154,6 @@ class TranslationTaskConfig:
             )
 
     @property
-    def vocabulary_files(self) -> list[str]:
-        """Files of the user's own vocabularies: source and target, or one for both. Empty if they are learned."""
-        return [] if self.tokenizer in get_args(TokenizerKind) else self.tokenizer.split(",")
-
-    @property
     def tokenization(self) -> "TokenizerConfig":
         """Settings for learning the vocabularies."""
         from regard.data.prepare import TokenizerConfig
@@ -290,7 +285,8 @@ class Translation(SequenceTask):
             if not Path(path).exists():
                 print_status(f"regard: warning: the test text {path!r} does not exist yet", show=progress)
         text = config.training_text()
-        if files := config.vocabulary_files:
+        if config.tokenizer not in get_args(TokenizerKind):  # files of the user's own vocabularies
+            files = config.tokenizer.split(",")
             return cls(config, *read_own_vocabularies(files, lowercase=config.lowercase, progress=progress))
         return cls(config, *learn_vocabularies(text, config.tokenization, folder, progress=progress))
 

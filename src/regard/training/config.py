@@ -630,20 +630,13 @@ def options_class(task: str, model: object = None, preset: object = None) -> typ
     return combine(on, kind, task_class.config_class, model_class.config_class, use, tuple(defaults.items()))
 
 
-def combine(
+def _combine(
     on: str, kind: str, task: type, model: type, use: str, defaults: tuple[tuple[str, object], ...] = ()
 ) -> type[Any]:
     """Return a dataclass with the fields of the configs of a task and of a model and of `TrainingConfig`.
 
     `use`: row of `FLAGS`, whose defaults apply unless `defaults` (names and values) has others.
     """
-    return _combine(on, kind, task, model, use, defaults)
-
-
-@functools.cache
-def _combine(
-    on: str, kind: str, task: type, model: type, use: str, defaults: tuple[tuple[str, object], ...]
-) -> type[Any]:
     training = type("Training", (TrainingConfig,), {"use": use})
     parts = {"task": task, "model": model, "training": training}
     hints = {name: hint for part in parts.values() for name, hint in get_type_hints(part, include_extras=True).items()}
@@ -655,6 +648,9 @@ def _combine(
     return dataclasses.make_dataclass(
         class_name(on), changed, bases=(Options, *parts.values()), namespace=namespace, **options
     )
+
+
+combine: Callable[..., type[Any]] = functools.cache(_combine)  # mypy does not treat classes as hashable
 
 
 def class_name(task: str) -> str:

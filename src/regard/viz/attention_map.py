@@ -27,7 +27,7 @@ from regard.attention.names import known_name
 from regard.attention.records import Record, describe_remarks
 from regard.errors import InputError, check_range
 from regard.io import write_file
-from regard.result import Result, to_plain
+from regard.result import Result, plain_table, to_plain
 from regard.viz.maps import WORD_START, LayerKind, LayerMap, Map, merge_words
 
 if TYPE_CHECKING:
@@ -45,9 +45,31 @@ def check_extension(path: Path, extensions: Sequence[str] = (*PICTURES, PAGE)) -
         raise InputError(f"plot {str(path)!r} has no known extension: choose one of {', '.join(extensions)}")
 
 
+class Viewable(Result):
+    """Base class of results that consist of attention maps."""
+
+    def _view(self) -> tuple[Sequence["AttentionMap"], dict[str, Any]]:
+        """Return the maps, and the options of `view_json`."""
+        raise NotImplementedError
+
+    def view(self) -> "AttentionWidget":
+        """Return a widget for a notebook; raises `InputError` if anywidget is not installed."""
+        from regard.viz.widget import view
+
+        maps, options = self._view()
+        return view(maps, **options)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write a self-contained page that opens offline; raises `MachineError` if the file cannot be written."""
+        from regard.viz.page import write_page
+
+        maps, options = self._view()
+        return write_page(path, maps, **options)
+
+
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AttentionMap(Map, Result):
+class AttentionMap(Map, Viewable):
     """One input, its prediction and truth, and the attention of every layer.
 
     `print` shows it as text. A notebook shows the map as a figure.
@@ -105,11 +127,8 @@ class AttentionMap(Map, Result):
 
         return draw_map(self, "png")
 
-    def view(self) -> "AttentionWidget":
-        """Return a widget for a notebook; raises `InputError` if anywidget is not installed."""
-        from regard.viz.widget import view
-
-        return view([self])
+    def _view(self) -> tuple[Sequence["AttentionMap"], dict[str, Any]]:
+        return [self], {}
 
     def save(self, path: str | Path) -> Path:
         """Write the map to a file: a figure for .png, .svg or .pdf, a self-contained page for .html.
@@ -124,12 +143,6 @@ class AttentionMap(Map, Result):
             return self.to_html(path)
         return self.plot(path)
 
-    def to_html(self, path: str | Path) -> Path:
-        """Write a self-contained page that opens offline; raises `MachineError` if the file cannot be written."""
-        from regard.viz.page import write_page
-
-        return write_page(path, [self])
-
     def plot(self, path: str | Path) -> Path:
         """Write a figure to a file: .png, .svg or .pdf; raises `InputError` for another extension."""
         from regard.viz.heatmaps import draw_map
@@ -141,7 +154,7 @@ class AttentionMap(Map, Result):
 
 
 @public
-class Maps(Sequence[AttentionMap], Result):
+class Maps(Sequence[AttentionMap], Viewable):
     """Attention maps of several inputs, displayed together."""
 
     def __init__(self, maps: Sequence[AttentionMap]) -> None:
@@ -170,17 +183,8 @@ class Maps(Sequence[AttentionMap], Result):
     def __rich__(self) -> "RenderableType":
         return self.table()
 
-    def view(self) -> "AttentionWidget":
-        """Return a widget for a notebook; raises `InputError` if anywidget is not installed."""
-        from regard.viz.widget import view
-
-        return view(self._maps)
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write a page with all inputs and layers, which opens offline; see `regard.viz.page`."""
-        from regard.viz.page import write_page
-
-        return write_page(path, self._maps)
+    def _view(self) -> tuple[Sequence[AttentionMap], dict[str, Any]]:
+        return self._maps, {}
 
     def plot(self, path: str | Path, *, input: int = 0) -> Path:
         """Write a figure of one input of the batch to a file: .png, .svg or .pdf."""
@@ -189,8 +193,8 @@ class Maps(Sequence[AttentionMap], Result):
 
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Playback(Result):
-    """Attention maps of one input at several training steps."""
+class Playback(Viewable):
+    """Attention maps of one input at several training steps. A widget and a page have a slider over the steps."""
 
     steps: list[int]
     """Training step of each snapshot."""
@@ -200,28 +204,17 @@ class Playback(Result):
     """Pairs of a training step and the loss of the training batch at this step."""
 
     def table(self) -> "RenderableType":
-        from rich.table import Table
-
-        table = Table("step", "prediction", "largest weights", box=None, pad_edge=False)
+        rows = []
         for step, frame in zip(self.steps, self.frames, strict=True):
             largest = (f"{layer.name} {layer.weights.max():.3f}" for layer in frame.layers.values())
-            table.add_row(f"{step:,}", str(frame.prediction), ", ".join(largest))
-        return table
+            rows.append((f"{step:,}", str(frame.prediction), ", ".join(largest)))
+        return plain_table(("step", "prediction", "largest weights"), rows)
 
     def summary(self) -> str:
         return f"{len(self.frames)} frames, steps {self.steps[0]:,} to {self.steps[-1]:,}"
 
-    def view(self) -> "AttentionWidget":
-        """Return a widget for a notebook; raises `InputError` if anywidget is not installed."""
-        from regard.viz.widget import view
-
-        return view(self.frames[-1:], playback=vars(self))
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write a page with a slider over the training steps, which opens offline."""
-        from regard.viz.page import write_page
-
-        return write_page(path, self.frames[-1:], playback=vars(self))
+    def _view(self) -> tuple[Sequence[AttentionMap], dict[str, Any]]:
+        return self.frames[-1:], {"playback": vars(self)}
 
 
 @public

@@ -181,19 +181,15 @@ def write_head_table(values: Mapping[str, Sequence[float]], title: str, path: st
     return path
 
 
-def draw_intervals(
-    axes: Axes, intervals: Sequence[ValueInterval], unit: str, reference: float = 0.0, reference_name: str = ""
-) -> None:
-    """Draw values with their intervals, from top to bottom, and a vertical line at `reference`."""
+def draw_intervals(axes: Axes, intervals: Sequence[ValueInterval], unit: str) -> None:
+    """Draw values with their intervals, from top to bottom, and a vertical line at 0."""
     for row, (_, value, low, high) in enumerate(intervals):
         axes.plot([low, high], [row, row], color="C0")
         axes.plot([value], [row], "o", color="C0")
-    axes.axvline(reference, color="C1", linestyle="--", linewidth=0.8, label=reference_name)
+    axes.axvline(0.0, color="C1", linestyle="--", linewidth=0.8)
     axes.set_yticks(range(len(intervals)), [drawable(interval.name) for interval in intervals])
     axes.set(xlabel=unit, ylim=(len(intervals) - 0.4, -0.6))
     axes.locator_params(axis="x", nbins=5)
-    if reference_name:
-        axes.legend()
 
 
 def draw_rows(

@@ -82,18 +82,6 @@ def render_page(title: str, parts: Iterable[Part], script: str = "") -> str:
     )
 
 
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown; `|` in a cell becomes `/`.
-
-    >>> print(markdown_table(["method", "score"], [["attention", "0.43"]]))
-    | method | score |
-    | --- | --- |
-    | attention | 0.43 |
-    """
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
-
-
 def _render(part: object) -> str:
     """Return one part as HTML; empty text gives no paragraph."""
     if isinstance(part, Group):

@@ -16,13 +16,13 @@ from statistics import fmean, stdev
 from typing import Annotated, Any
 
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column as HeadingColumn, Table
 from rich.text import Text
 
 from regard.arguments import Limits, public
 from regard.io import check_folder, is_file, make_folder
 from regard.progress import counting_bar
-from regard.result import Result, to_plain
+from regard.result import Result, plain_table, to_plain
 from regard.statistics import LEVEL, holm, mean_interval
 from regard.sweep.backends import run_in_processes, say_reused
 from regard_lab.bench.known_models import KnownModelChoice, ResistsError, choose_models
@@ -234,28 +234,22 @@ def detail_tables(
 def _table(
     title: str, columns: Sequence[Column], methods: Sequence[str], link: CellLink | None, seconds: Mapping[str, float]
 ) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-    table.add_column("method", no_wrap=True)
-    for column in columns:
-        table.add_column(Text(_heading(column)), no_wrap=True)
-    if seconds:
-        table.add_column("CPU s")
+    headings: list[str | Text] = ["method", *(Text(_heading(column)) for column in columns)]
+    rows = []
     for method in methods:
         entries = [column.entries.get(method) for column in columns]
         if not any(entries):
             continue
-        row: list[Text] = [
-            entry_text(
-                entry,
-                column.models,
-                None if link is None or entry is None else link(column, method),
-                mark=method != RANDOM,
-            )
-            for column, entry in zip(columns, entries, strict=True)
+        links = [
+            link(column, method) if link and entry else None for column, entry in zip(columns, entries, strict=True)
         ]
-        cost = [Text(f"{seconds[method]:.2f}")] if seconds else []
-        table.add_row(Text(method), *row, *cost)
-    return table
+        row = [
+            entry_text(entry, column.models, address, mark=method != RANDOM)
+            for column, entry, address in zip(columns, entries, links, strict=True)
+        ]
+        rows.append((Text(method), *row, *([Text(f"{seconds[method]:.2f}")] if seconds else [])))
+    whole = [HeadingColumn(heading, no_wrap=True) for heading in headings]
+    return plain_table([*whole, *(["CPU s"] if seconds else [])], rows, title, header_style="bold")
 
 
 def _heading(column: Column) -> str:

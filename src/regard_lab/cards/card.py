@@ -480,14 +480,12 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
 
 
 def claim_table(cards: Sequence[Card]) -> Table:
-    table = plain_table(
-        ("claim", "source", "expected", "median difference", "smallest to see", "verdict"), title="Claims of papers"
-    )
+    columns, rows = ("claim", "source", "expected", "median difference", "smallest to see", "verdict"), []
     for result in all_claims(cards):
         claim = result.claim
         numbers = interval_text(result.interval, signed), smallest_text(result)
-        table.add_row(f"{claim.name}: {claim.measured}", claim.source, claim.expected, *numbers, result.describe())
-    return table
+        rows.append((f"{claim.name}: {claim.measured}", claim.source, claim.expected, *numbers, result.describe()))
+    return plain_table(columns, rows, "Claims of papers")
 
 
 def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
@@ -500,13 +498,12 @@ def smallest_text(result: ClaimResult) -> str:
 
 def overview_table(cards: Sequence[Card]) -> Table:
     """Return one row for each mechanism: the difference to softmax in each test."""
-    table = plain_table(
-        ("mechanism", *(row.test for row in cards[0].rows)),
-        title="Correct outputs minus softmax, in percentage points, median over seeds; *: the interval excludes zero",
+    title = "Correct outputs minus softmax, in percentage points, median over seeds; *: the interval excludes zero"
+    rows = (
+        (card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows))
+        for card in without_baseline(cards)
     )
-    for card in without_baseline(cards):
-        table.add_row(card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows))
-    return table
+    return plain_table(("mechanism", *(row.test for row in cards[0].rows)), rows, title)
 
 
 def without_baseline(cards: Sequence[Card]) -> Sequence[Card]:

@@ -8,6 +8,7 @@ import dataclasses
 import math
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -83,25 +84,19 @@ def measure_shares(model: DecoderOnly, task: TokenTask, batch: TokenBatch) -> tu
     rows = batch.is_output if relevant is None else batch.is_output & relevant.any(-1)
     late = torch.zeros_like(rows)
     late[:, int(FIRST_ROW * rows.shape[1]) :] = True
-    on_relevant, first, entropy, total, first_weight = [], [], [], [], []
+    found: dict[str, Any] = defaultdict(list)
     for name in model.cross_layers:
         weights = records[name].weights.double().abs()
         sums = weights.sum(-1)
         shares = weights / sums.clamp(min=torch.finfo(torch.float32).tiny).unsqueeze(-1)
         kept = sums > 0  # rows without any weight have no shares
         if relevant is not None:
-            on_relevant.append(_mean((shares * relevant.unsqueeze(1)).sum(-1), rows, kept))
-        first.append(_mean(shares[..., 0], late, kept))
-        first_weight.append(_mean(weights[..., 0], late, torch.ones_like(kept)))
-        entropy.append(_mean(torch.special.entr(shares).sum(-1), rows, kept))
-        total.append(_mean(sums, rows, torch.ones_like(kept)))
-    return logits, HeadShares(
-        relevant=on_relevant if relevant is not None else None,
-        first=first,
-        entropy=entropy,
-        total=total,
-        first_weight=first_weight,
-    )
+            found["relevant"].append(_mean((shares * relevant.unsqueeze(1)).sum(-1), rows, kept))
+        found["first"].append(_mean(shares[..., 0], late, kept))
+        found["first_weight"].append(_mean(weights[..., 0], late, torch.ones_like(kept)))
+        found["entropy"].append(_mean(torch.special.entr(shares).sum(-1), rows, kept))
+        found["total"].append(_mean(sums, rows, torch.ones_like(kept)))
+    return logits, HeadShares(relevant=found.pop("relevant", None), **found)
 
 
 def _mean(values: Tensor, rows: Tensor, kept: Tensor) -> list[float]:

@@ -14,7 +14,6 @@ from typing import Literal
 import msgspec
 import numpy as np
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from regard.arguments import public
@@ -22,7 +21,7 @@ from regard.data.prepare import MOST_COMPARED, describe_learned
 from regard.errors import InputError, check_range
 from regard.io import damaged_file
 from regard.progress import counting_bar, print_status
-from regard.result import Result, percent
+from regard.result import Result, percent, plain_table
 from regard.runs.sequence_run import SequenceRun
 from regard.statistics import auroc, count_interval
 from regard_lab.doubts.faults import FAULTS, SOURCE_FAULTS, Planter
@@ -202,18 +201,14 @@ class TrustReport(Result):
     faults: list[FaultResult]
 
     def table(self) -> Group:
-        table = Table("fault", "planted in", "count", "AUROC", "log-prob.", "found", "named", box=None)
-        table.pad_edge = False
-        for fault in self.faults:
-            table.add_row(
-                fault.kind,
-                fault.origin,
-                f"{fault.count:,}",
-                f"{fault.auroc:.3f}",
-                f"{fault.log_probability_auroc:.3f}",
-                percent(fault.found, 0),
-                percent(fault.named, 0),
+        rows = (
+            (
+                *(fault.kind, fault.origin, f"{fault.count:,}", f"{fault.auroc:.3f}"),
+                *(f"{fault.log_probability_auroc:.3f}", percent(fault.found, 0), percent(fault.named, 0)),
             )
+            for fault in self.faults
+        )
+        table = plain_table(("fault", "planted in", "count", "AUROC", "log-prob.", "found", "named"), rows)
         hardly = [f"{fault.kind} ({fault.origin})" for fault in self.faults if fault.found < HARDLY]
         notes = [
             f"Faults planted in {self.pairs:,} sentences; each sentence was tested by a classifier fitted to "
