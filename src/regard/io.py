@@ -156,16 +156,25 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
         raise cannot_read(path, error) from error
 
 
-def damaged_file(path: Path, problem: object, remedy: str) -> InputError:
-    return InputError(f"{str(path)!r} is damaged: {problem}; {remedy}")
+def damaged_file(path: Path | str, problem: object, remedy: str) -> InputError:
+    name = path if isinstance(path, str) else repr(str(path))
+    return InputError(f"{name} is damaged: {problem}; {remedy}")
+
+
+@contextmanager
+def damage_errors(path: Path | str, remedy: str) -> Iterator[None]:
+    """Convert a `DamageError` of the block, which reads `path`, to the error of `damaged_file`. `path` is a text if
+    what is read is not a file."""
+    try:
+        yield
+    except DamageError as error:
+        raise damaged_file(path, error, remedy) from error
 
 
 def read_text(path: Path, remedy: str, *, most: int = MAX_BYTES) -> str:
     """Return the content of a UTF-8 file. Raises `InputError` with the `remedy` for other encodings."""
-    try:
+    with damage_errors(path, remedy):
         return _decode(read_bytes(path, most=most))
-    except DamageError as error:
-        raise damaged_file(path, error, remedy) from None
 
 
 def read_json(path: Path, shape: type[Shape], remedy: str, *, most: int = MAX_BYTES, finite: bool = True) -> Shape:
@@ -181,10 +190,8 @@ def read_json(path: Path, shape: type[Shape], remedy: str, *, most: int = MAX_BY
     ...     read_json(Path(file.name), dict[str, int], "restore a copy")
     {'step': 5}
     """
-    try:
+    with damage_errors(path, remedy):
         return convert_json(parse_json(read_bytes(path, most=most), finite=finite), shape)
-    except DamageError as error:
-        raise damaged_file(path, error, remedy) from None
 
 
 def read_stored(path: Path, shape: type[Shape], name: str, remedy: str) -> Shape:

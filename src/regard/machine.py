@@ -32,6 +32,19 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread of PyTorch in the block, and restore the number of threads afterwards."""
+    import torch  # takes a second; a stored choice does not need it
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def state_folder() -> Path:
     """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or ~/.local/state.
     The path follows the XDG Base Directory Specification.
@@ -133,11 +146,8 @@ def _measured(path: Path, machine: str, implementations: Mapping[str, Callable[[
 
 def _time(implementations: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """Return the shortest processor time of each implementation in seconds, in one thread of PyTorch."""
-    import torch  # takes a second; a stored choice does not need it
-
-    times, threads = dict.fromkeys(implementations, float("inf")), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    times = dict.fromkeys(implementations, float("inf"))
+    with one_thread():
         for implementation in implementations.values():
             implementation()  # the first call compiles kernels
         for _ in range(ROUNDS):  # in turn, so that other load affects all implementations
@@ -145,8 +155,6 @@ def _time(implementations: Mapping[str, Callable[[], object]]) -> dict[str, floa
                 begin = time.thread_time()
                 implementation()
                 times[name] = min(times[name], time.thread_time() - begin)
-    finally:
-        torch.set_num_threads(threads)
     return times
 
 

@@ -124,7 +124,6 @@ def _module_files(folder: Path, name: str) -> list[Path]:
 def _names(path: Path, changed: int, size: int) -> set[str]:
     """Return the names in a Python file that may be modules: those of imports, and strings with the form of a
     module's or a Python file's name. Its time of change (ns) and size are part of the key of the cache."""
-    del changed, size
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(path.read_bytes())

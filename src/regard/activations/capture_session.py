@@ -205,7 +205,6 @@ class CaptureSession:
 
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
         """Return the weights (B, H, Tq, Tk) that a layer uses: here, the unchanged weights."""
-        del mask, first_key
         return weights
 
     receives: ClassVar[bool] = False
@@ -214,7 +213,6 @@ class CaptureSession:
 
     def receive(self, kind: str, value: Tensor) -> Tensor:
         """Return the value that the current call uses for an activation: here, the unchanged value."""
-        del kind
         return value
 
     def warn_once(self, key: str, message: str) -> None:

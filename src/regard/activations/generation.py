@@ -104,7 +104,6 @@ class CacheFollower:
 
     def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Store the most likely token of each step, and end the pass."""
-        del model, args, kwargs
         tracker, labels = self.tracker, self.token_labels
         logits = getattr(output, "logits", None)
         if labels.labeler and labels.writers and isinstance(logits, Tensor) and logits.dim() == 3:

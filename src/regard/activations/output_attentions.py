@@ -156,7 +156,6 @@ class OutputAttentionsHook:
 
     def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         """Record the returned weights, and return the outputs that the caller requested."""
-        del args, kwargs
         self.depth -= 1
         if self.depth:
             return None

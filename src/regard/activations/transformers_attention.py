@@ -263,8 +263,7 @@ class InterfaceCall:
         """Return the context (B, Tq, H, D) for changed weights (B, H, Tq, Tk), in the layout of the eager function."""
         groups = weights.shape[1] // self.value.shape[1]
         value = self.value.repeat_interleave(groups, dim=1) if groups > 1 else self.value
-        context: Tensor = (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
-        return context
+        return (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
 
     def _kind(self, is_cross: bool, rows: RowFunction) -> Kind:
         if is_cross:
@@ -343,8 +342,7 @@ def _dense_mask(mask: Any, query: Tensor, key: Tensor) -> Tensor | None:
 
     batch, heads = mask.shape[:2]
     queries, keys, device = query.shape[2], key.shape[2], str(query.device)
-    dense: Tensor = create_mask(mask.mask_mod, batch, heads, queries, keys, device=device)
-    return dense
+    return create_mask(mask.mask_mod, batch, heads, queries, keys, device=device)
 
 
 MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
@@ -480,9 +478,8 @@ def attend(
             rows = row_function(weights, call.allowed)
         elif function is not eager and (weights := call.returned(returned)) is not None:
             rows = row_function(weights, call.allowed)
-        else:
-            if call.mask is not None and not _has_bias(options) and _is_causal_only(call.mask):
-                call.mask, call.only_causal = None, True  # the mask is as large as all weights of a head
+        elif call.mask is not None and not _has_bias(options) and _is_causal_only(call.mask):
+            call.mask, call.only_causal = None, True  # the mask is as large as all weights of a head
         for layers, name in requests:
             with torch.no_grad():
                 described = call.describe(rows, id(module) in layers.cross, layers.session.tracker)

@@ -176,8 +176,7 @@ class Residual(nn.Module):
     def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the sum of `states` (B, T, D) and the output of `layer`."""
         output: Tensor = self.dropout(layer(self.norm(states) if self.pre_norm else states))
-        sums: Tensor = states + output if self.pre_norm else self.norm(states + output)
-        return sums
+        return states + output if self.pre_norm else self.norm(states + output)
 
 
 @public

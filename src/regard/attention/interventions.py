@@ -217,7 +217,6 @@ def temper(model: nn.Module, layer: str, temperature: float, *, heads: Sequence[
         raise InputError(f"temperature {temperature} is out of range: give a number above 0")
 
     def change(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
-        del mask, step
         if _active.suspended:
             return weights
         chosen = range(weights.shape[1]) if heads is None else heads

@@ -125,7 +125,6 @@ class Marked(Part):
 
         `states` (B, T, D) are the inputs of the layer. `queries` returns the projected queries (B, H, T, d).
         """
-        del states, queries
         return None
 
     def change_context(self, context: Tensor) -> Tensor:
@@ -143,7 +142,6 @@ class Combination(Marked):
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
         """Return changed scores (B, H, Tq, Tk). `keys` are (B, H, Tk, any), `score` is that of the layer."""
-        del marks, keys, score
         return scores
 
     def change_weights(self, weights: Tensor) -> Tensor:
@@ -275,7 +273,6 @@ class TalkingHeads(Combination):
         self.weights = nn.Parameter(torch.eye(sizes.heads))
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
-        del marks, keys, score
         return torch.einsum("bhqk,gh->bgqk", scores, self.scores.to(scores.dtype))
 
     def change_weights(self, weights: Tensor) -> Tensor:
@@ -292,7 +289,6 @@ class ForgetGates(Part):
 
     def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the logarithms of the gates, (B, H, T, 1)."""
-        del queries
         # The logarithm of a sigmoid stays finite where the product of many gates would be 0.
         gates: Tensor = F.logsigmoid(widen(self.gate(states)) + self.offset)
         return gates.transpose(1, 2).unsqueeze(-1)
@@ -304,7 +300,6 @@ class Forgetting(ForgetGates, Combination):
     kinds = ("causal",)
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
-        del keys, score
         assert marks is not None
         return scores + decay(marks, scores.shape[2])
 
@@ -321,7 +316,6 @@ class Selective(Combination):
 
     def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the queries of head 0, (B, 1, T, d)."""
-        del states
         return queries()[:, :1]
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
@@ -387,7 +381,6 @@ class Linear(LinearAttention):
     kinds = ("causal", "self", "cross")
 
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
-        del marks
         # The recurrence needs no pairs of steps; recorded weights and interventions do.
         products = _positive(query) @ _positive(keys).transpose(-2, -1)
         products = products if mask is None else products * mask
@@ -437,7 +430,6 @@ class DeltaRule(LinearAttention):
 
     def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the rates b, (B, H, T, 1)."""
-        del queries
         rates: Tensor = widen(self.rate(states)).sigmoid()
         return rates.transpose(1, 2).unsqueeze(-1)
 

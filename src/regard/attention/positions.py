@@ -56,7 +56,6 @@ class NoPositions(Positions):
 
     def forward(self, states: Tensor, offset: int = 0) -> Tensor:
         """Return the states (B, T, D) unchanged."""
-        del offset
         return states
 
 

@@ -51,12 +51,10 @@ class Score(nn.Module):
 
     def rescale(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Return the scores (B, H, Tq, Tk) after a change that depends on the number of keys in the mask."""
-        del mask
         return scores
 
     def scale(self, width: int) -> float:
         """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of `width`."""
-        del width
         return 1.0
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
@@ -65,7 +63,6 @@ class Score(nn.Module):
         The score is the sum of the last tensor times `scale`. The result is empty for a score without
         intermediate results.
         """
-        del query, prepared
         return {}
 
 

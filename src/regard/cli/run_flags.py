@@ -27,8 +27,7 @@ class RunFlags:
 
     def load(self, name: str) -> AnyRun:
         """Load the run `name`: a task's name under `savepath`, or the path of a run."""
-        run: AnyRun = load(name, **vars(self))
-        return run
+        return load(name, **vars(self))
 
     def load_translator(self, name: str) -> SequenceRun:
         """Load the run `name`. Raises `InputError` unless the run maps sequences to sequences."""

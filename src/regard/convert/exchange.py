@@ -303,7 +303,6 @@ class _ImportedRun:
 
     def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
         """Return the first pairs of the validation text, or of the test text."""
-        del seed
         text = self.task.config.text("valid") or self.task.config.text("test")
         most, encode = self.task.longest_source, self.task.source_vocabulary.encode
         short = (pair for pair in text or () if len(encode(pair[0])) <= most)

@@ -46,6 +46,7 @@ from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from regard.io import (
     DamageError,
+    damage_errors,
     damaged_file,
     is_file,
     parse_json,
@@ -467,10 +468,8 @@ def _vocabularies(folder: Path, config: Any, *, shared: bool) -> tuple[Vocabular
 
     def read(model: Path, file: str, size: int) -> tuple[SentencePieceVocabulary, Rows]:
         symbols, rows = _symbols(folder / file, config, size, tokenizer)
-        try:
+        with damage_errors(model, MEND):
             return SentencePieceVocabulary(read_bytes(model), symbols, codes=True), rows
-        except DamageError as error:
-            raise damaged_file(model, error, MEND) from error
 
     target_file = "target_vocab.json" if tokenizer.separate_vocabs else "vocab.json"
     target_size = config.vocab_size if shared else config.decoder_vocab_size

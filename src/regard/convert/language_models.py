@@ -188,7 +188,6 @@ def import_gpt2(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, An
 
 def import_llama(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the parameters of a model of Llama's form by Regard's names. Missing biases are zeros."""
-    del config
     parameters = {LLAMA.ours(name): tensor for name, tensor in state.items()}
     if flags["bias"]:
         for name, tensor in list(parameters.items()):
@@ -229,7 +228,6 @@ def export_gpt2(state: Mapping[str, Tensor], flags: Mapping[str, Any], longest: 
 
 
 def export_llama(state: Mapping[str, Tensor], flags: Mapping[str, Any], longest: int) -> dict[str, Tensor]:
-    del longest
     return {LLAMA.external(name): tensor for name, tensor in _reorder_heads(state, flags, inverse=False).items()}
 
 

@@ -25,9 +25,9 @@ from regard.data.vocabulary import PAD
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError, plural
 from regard.io import (
-    DamageError,
     add_digest,
     check_file,
+    damage_errors,
     damaged_file,
     is_file,
     is_folder,
@@ -177,10 +177,8 @@ def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
     stored = read_stored(folder / "guide.json", _Stored, folder.name, REMEDY)
     if stored.pairs != len(corpus):
         raise damaged_file(folder, "its corpus has changed", REMEDY)
-    try:
+    with damage_errors(folder, REMEDY):
         return GuidedAlignment(folder, RaggedArray(folder, "links", TOKEN, stored.checksums))
-    except DamageError as error:
-        raise damaged_file(folder, error, REMEDY) from error
 
 
 class BatchPosition(NamedTuple):

@@ -30,7 +30,7 @@ from regard.data.unknown_tokens import UnknownCount, UnknownShares
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, is_blank
 from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, plural, shorten
-from regard.io import DamageError, add_digest, check_file, damaged_file, new_folder, read_stored, write_json
+from regard.io import DamageError, add_digest, check_file, damage_errors, new_folder, read_stored, write_json
 from regard.machine import available_cores
 
 BOUND = np.dtype("<i8")
@@ -209,13 +209,11 @@ def token_type(symbols: tuple[int, int]) -> np.dtype:
 
 def open_corpus(folder: Path) -> Corpus:
     stored = read_stored(folder / INDEX, StoredCorpus, folder.name, REMEDY)
-    try:
+    with damage_errors(folder, REMEDY):
         source, target = (
             RaggedArray(folder, name, token_type(stored.symbols), checksums)
             for name, checksums in zip(SIDES, stored.checksums, strict=True)
         )
-    except DamageError as error:
-        raise damaged_file(folder, error, REMEDY) from error
     return Corpus(folder, (source, target), stored.longest, stored.symbols, stored.unknown, stored.counts)
 
 

@@ -20,7 +20,7 @@ from regard.data.subwords import FAILURE, REMEDY, Index, make_tokenizer
 from regard.data.tokenization import Span
 from regard.data.vocabulary import BLANK, SPECIAL, SymbolVocabulary, replace_surrogates
 from regard.errors import InputError, RegardError
-from regard.io import DamageError, convert_json, parse_json
+from regard.io import DamageError, convert_json, damage_errors, parse_json
 from regard.libraries import import_library, library_errors
 
 MARK = '{"sentencepiece":'  # The first characters of the JSON of a SentencePiece vocabulary
@@ -117,17 +117,13 @@ class SentencePieceVocabulary(SymbolVocabulary):
 
     @classmethod
     def from_json(cls, text: str) -> "SentencePieceVocabulary":
-        try:
+        with damage_errors("tokenizer", "restore the model from a copy, or import it again"):
             stored = convert_json(parse_json(text), _Stored)
             try:
                 model = base64.b64decode(stored.sentencepiece, validate=True)
             except (binascii.Error, ValueError):
                 raise DamageError("its model is not base64") from None
             return cls(model, stored.symbols, codes=stored.codes, lowercase=stored.lowercase)
-        except DamageError as error:
-            raise InputError(
-                f"tokenizer is damaged: {error}; restore the model from a copy, or import it again"
-            ) from error
 
 
 # The tokenizer of an imported language model: `tokenizer.json` of Hugging Face, with its special tokens.
@@ -228,10 +224,6 @@ class ImportedTokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> "ImportedTokenizer":
-        try:
+        with damage_errors("tokenizer", "restore the model from a copy, or import it again"):
             stored = convert_json(parse_json(text), _StoredTokenizer)
             return cls(make_tokenizer(json.dumps(stored.tokenizer)), stored.size, stored.special)
-        except DamageError as error:
-            raise InputError(
-                f"tokenizer is damaged: {error}; restore the model from a copy, or import it again"
-            ) from error

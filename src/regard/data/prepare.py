@@ -46,10 +46,9 @@ from regard.data.subwords import (
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
 from regard.io import (
-    DamageError,
     add_digest,
     build_once,
-    damaged_file,
+    damage_errors,
     is_file,
     make_folder,
     read_bytes,
@@ -243,11 +242,9 @@ def read_own_vocabulary(path: Path, *, lowercase: bool = False) -> LearnedVocabu
     files list words, one a line. A second column, such as a count, is ignored."""
     restore = "restore a copy, or give another file"
     if path.suffix in (".model", ".spm"):
-        try:
+        with damage_errors(path, restore):
             model = read_bytes(path)
             return SentencePieceVocabulary(model, model_pieces(model), lowercase=lowercase)
-        except DamageError as error:
-            raise damaged_file(path, error, restore) from error
     text = read_text(path, restore)
     if path.suffix == ".json":
         vocabulary = parse_vocabulary(text)

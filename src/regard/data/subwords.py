@@ -33,7 +33,7 @@ from regard.data.vocabulary import (
     replace_surrogates,
 )
 from regard.errors import InputError, RegardError, shorten
-from regard.io import DamageError, convert_json, parse_json
+from regard.io import DamageError, convert_json, damage_errors, parse_json
 from regard.libraries import library_errors
 
 Normalization = Literal["nfkc", "quotes"]
@@ -242,12 +242,8 @@ class SubwordVocabulary(SymbolVocabulary):
 
     @classmethod
     def from_json(cls, text: str) -> "SubwordVocabulary":
-        try:
+        with damage_errors("tokenizer", "restore the model from a copy, or train it again"):
             return cls(_parse_tokenizer(text))
-        except DamageError as error:
-            raise InputError(
-                f"tokenizer is damaged: {error}; restore the model from a copy, or train it again"
-            ) from error
 
 
 def join_bytes(pieces: Sequence[str]) -> str:

@@ -47,8 +47,7 @@ def value_lengths(layer: nn.Module, values: Tensor) -> Tensor:
         # |W v|² = vᵀ (Wᵀ W) v, whose matrix is as narrow as a head.
         products = torch.einsum("ohd,ohe->hde", matrices, matrices)
         transformed = torch.einsum("...hsd,hde->...hse", values, products)
-    lengths: Tensor = (transformed * values).sum(-1).clamp_min(0).sqrt()
-    return lengths
+    return (transformed * values).sum(-1).clamp_min(0).sqrt()
 
 
 class _Step(NamedTuple):

@@ -116,7 +116,6 @@ class Adapter(ABC):
         return self.encoder.alphabet if isinstance(self.encoder, TextEncoder) else ()
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        del inputs
         return False
 
     @abstractmethod
@@ -129,18 +128,15 @@ class Adapter(ABC):
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Return the model's answer, here none; `generate`: largest number of generated tokens."""
-        del generate
         return Answer(PreparedInput(input=model_input, arguments=self.arguments(model, model_input)))
 
     def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
         """Return the names of output classes: tokens of a language model, otherwise numbers."""
-        del model
         texts = getattr(self, "texts", None)
         return list(map(str, classes)) if texts is None else texts.labels(list(classes))
 
     def answer_steps(self, tokens: Tensor) -> Sequence[int] | None:
         """Return the output steps that answer an input with tokens (T,); None: all."""
-        del tokens
         return None
 
     def logits(self, output: Any) -> Tensor | None:

@@ -369,8 +369,7 @@ def _map_long_input(
 
 
 def _single_row(record: LongRecord, step: int) -> np.ndarray:
-    weights: np.ndarray = record.rows([step])[0, :, 0].float().cpu().numpy()
-    return weights
+    return record.rows([step])[0, :, 0].float().cpu().numpy()
 
 
 def _step_labels(count: int, tokens: Sequence[str] | None) -> list[str]:

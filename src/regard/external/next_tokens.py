@@ -138,8 +138,7 @@ def prediction_kind(subject: object) -> str | None:
 
 def mask_token(subject: object) -> str | None:
     """Return the text of the mask token; None without one."""
-    mask: str | None = getattr(getattr(subject, "tokenizer", None), "mask_token", None)
-    return mask
+    return getattr(getattr(subject, "tokenizer", None), "mask_token", None)
 
 
 @public

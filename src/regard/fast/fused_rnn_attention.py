@@ -47,7 +47,6 @@ class ProductAttention:
 
     def score(self, time: int, query: Tensor) -> Tensor:
         """Return the scores (B, 1, Ts) for the query at step `time`."""
-        del time
         return torch.bmm((query * self.scale).unsqueeze(1), self.prepared.mT)
 
     def begin_backward(self) -> None:
@@ -64,7 +63,6 @@ class ProductAttention:
 
     def score_backward(self, time: int, to_scores: Tensor) -> Tensor:
         """Return the gradient of the query for the gradient of its scores (B, 1, Ts)."""
-        del time
         return torch.bmm(to_scores, self.prepared).squeeze(1).mul_(self.scale)
 
     def finish(self, queries: Tensor) -> list[Tensor]:

@@ -32,7 +32,7 @@ from torch import nn
 
 from regard.fast import enabled
 from regard.fast.fast_transformer import has_forward_hooks
-from regard.machine import available_cores
+from regard.machine import available_cores, one_thread
 
 Batch = TypeVar("Batch")
 Output = TypeVar("Output")
@@ -49,11 +49,8 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
     if by_user or not enabled() or sum(parameter.numel() for parameter in model.parameters()) > SMALL:
         yield
         return
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _defaults() -> tuple[int, int]:

@@ -76,7 +76,6 @@ class Pass(NamedTuple):
 
 
 def unchanged(name: str, value: Tensor) -> Tensor:
-    del name
     return value
 
 

@@ -72,7 +72,6 @@ class AnswerTrace(TorchFunctionMode):
         return value
 
     def record_logits(self, model: nn.Module, inputs: object, logits: Tensor) -> None:
-        del model, inputs
         self.logits = logits
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -388,8 +387,7 @@ def _explain_answer(
 
 
 def _to_list(values: Tensor) -> list[Any]:
-    numbers: list[Any] = values.detach().double().cpu().tolist()
-    return numbers
+    return values.detach().double().cpu().tolist()
 
 
 # The intermediate values of all weights of a map, so that a page can explain them offline: the results of

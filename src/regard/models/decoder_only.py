@@ -265,7 +265,6 @@ class DecoderOnly(LanguageModel):
 
         `mask` is not used. Padding is on the right, so no token before the padding attends to the padding.
         """
-        del mask
         states: Tensor = self.decoder(self.embed(tokens))[0]
         return states
 

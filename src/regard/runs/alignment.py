@@ -30,7 +30,7 @@ from regard.interpret.alignment import (
     extract_links,
     word_weights,
 )
-from regard.io import DamageError, convert_json, damaged_file
+from regard.io import convert_json, damage_errors
 from regard.result import Result, to_plain
 from regard.training.objective import HEAD, guided_layer
 
@@ -106,10 +106,8 @@ class Aligner:
         """
         run = self.run
         if (content := run.files.read_derived(FILE, MEND)) is not None:
-            try:
+            with damage_errors(run.folder / FILE, MEND):
                 choice = convert_json(content, _Choice)
-            except DamageError as error:
-                raise damaged_file(run.folder / FILE, error, MEND) from error
             writing, *of_ways = (
                 AligningHeads(heads=tuple(stored.heads), shifted=stored.shifted)
                 for stored in (choice.writing, *choice.ways.values())

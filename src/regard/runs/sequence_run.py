@@ -630,7 +630,6 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
         """Return pairs that are not in the training data. The pairs are the same for every purpose."""
-        del purpose
         return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
@@ -834,7 +833,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         return self.task.config.text("valid") or self.task.config.text("test")
 
     def figures(self, *, seed: int = 0) -> Figures:
-        del seed
         config = self.task.config
         report = self.test(config.test or config.valid or None)
         quality = report.quality

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from regard.arguments import public
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
+from regard.machine import one_thread
 from regard.training.trainer import delay_signals, exit_by_signal
 from regard.viz.subject import ViewedSubject, check_comparable
 
@@ -51,17 +52,11 @@ def show(
     check_port(port)
     check_comparable(subject, beside)
     check_server("the explorer")
-    import torch
-
     from regard.server.app import make_app
 
     explorer = Explorer(subject, beside)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # an explorer runs one input at a time, too small to gain from several threads
-    try:
+    with one_thread():  # an explorer runs one input at a time, too small to gain from several threads
         serve(lambda **access: make_app(explorer, **access), subject.where, host, port, browser=browser)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def serve(make: Callable[..., Any], title: str, host: str, port: int | None, *, browser: bool) -> None:

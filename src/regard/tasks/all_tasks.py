@@ -67,7 +67,6 @@ def find_task(name: str) -> type[AnyTask]:
 @functools.cache
 def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
     """Execute a file and return its task; `changed`, the modification time in ns, is part of the cache key."""
-    del changed
     spec = importlib.util.spec_from_file_location(f"regard_task_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

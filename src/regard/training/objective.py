@@ -264,7 +264,6 @@ class AnswerObjective(Objective[AnswerModel, Batch]):
 
     def forward(self, batch: Batch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, and whether each sample is correct. `step` and `tokens` are not used."""
-        del step, tokens
         gradient = self.fast_gradient
         if gradient is None or batch.mask is not None or gradient.hooked or not torch.is_grad_enabled():
             logits = self.model(batch.inputs, batch.mask)
@@ -308,7 +307,6 @@ class TokenObjective(Objective[LanguageModel, TokenBatch]):
     """
 
     def forward(self, batch: TokenBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        del step
         states = self.model.read(batch.inputs, batch.mask)
         if tokens == batch.targets.numel():  # all steps are outputs: selecting them would copy the states
             states, targets = states.flatten(0, 1), batch.targets.flatten()
@@ -355,7 +353,6 @@ def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[
 
     def measure(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Record the loss of weights (B, H, Tt, Ts) before dropout, and return them unchanged."""
-        del mask
         rows = aims if step is None else aims[:, step : step + 1]
         losses.append(-(rows * weights[:, HEAD].float().clamp_min(SMALLEST_WEIGHT).log()).sum())
         return weights

@@ -40,6 +40,7 @@ from regard.io import (
     canonical_json,
     check_file,
     convert_json,
+    damage_errors,
     damaged_file,
     has_valid_digest,
     is_file,
@@ -377,12 +378,10 @@ class RunFolder:
         path = self.path / name
         if not is_file(path):
             return None
-        try:
+        with damage_errors(path, mend):
             content = parse_json(read_bytes(path))
             if not isinstance(content, dict):
                 raise DamageError("it is not an object")
-        except DamageError as error:
-            raise damaged_file(path, error, mend) from error
         model = content.get("of")
         if not has_valid_digest(content):
             self.refuse_edited(name, "the file has changed since it was written", mend)

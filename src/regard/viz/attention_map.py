@@ -66,6 +66,9 @@ class Viewable(Result):
         maps, options = self._view()
         return write_page(path, maps, **options)
 
+    def __rich__(self) -> "RenderableType":
+        return self.table()
+
 
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -118,9 +121,6 @@ class AttentionMap(Map, Viewable):
         from regard.viz.terminal import describe_answer, describe_weights
 
         return f"{describe_answer(self)}\n\n{describe_weights(self)}".rstrip()
-
-    def __rich__(self) -> "RenderableType":
-        return self.table()
 
     def _repr_png_(self) -> bytes:
         from regard.viz.heatmaps import draw_map
@@ -179,9 +179,6 @@ class Maps(Sequence[AttentionMap], Viewable):
 
     def summary(self) -> str:
         return f"{len(self)} inputs, layers {', '.join(self._maps[0].layers)}"
-
-    def __rich__(self) -> "RenderableType":
-        return self.table()
 
     def _view(self) -> tuple[Sequence[AttentionMap], dict[str, Any]]:
         return self._maps, {}

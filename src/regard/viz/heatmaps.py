@@ -100,8 +100,7 @@ def _pixels(weights: np.ndarray, colours: ScalarMappable, width: float, height: 
         image = np.maximum.reduceat(image, range(0, image.shape[axis], side), axis=axis)
     rows, columns = (np.arange(max(int(side * PIXELS), 1)) for side in (height, width))
     rows, columns = rows * len(image) // len(rows), columns * image.shape[1] // len(columns)
-    pixels: np.ndarray = colours.to_rgba(image, bytes=True)[rows][:, columns]
-    return pixels
+    return colours.to_rgba(image, bytes=True)[rows][:, columns]
 
 
 def _block(weights: np.ndarray, width: float, height: float) -> tuple[int, int]:

@@ -418,8 +418,7 @@ def patch_weights(layer: LayerMap) -> np.ndarray:
     assert layer.patches is not None
     first, rows, columns = layer.patches
     weights = layer.weights[:, 0] if first else layer.weights.mean(1)
-    patches: np.ndarray = weights[:, first : first + rows * columns].reshape(-1, rows, columns)
-    return patches
+    return weights[:, first : first + rows * columns].reshape(-1, rows, columns)
 
 
 def query_description(layer: LayerMap) -> str:

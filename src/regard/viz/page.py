@@ -190,8 +190,7 @@ def pool(weights: np.ndarray, side: int) -> np.ndarray:
     [[[1.0, 0.0], [0.0, 1.0]]]
     """
     rows, columns = (range(0, length, side) for length in weights.shape[1:])
-    maxima: np.ndarray = np.maximum.reduceat(np.maximum.reduceat(weights, rows, axis=1), columns, axis=2)
-    return maxima
+    return np.maximum.reduceat(np.maximum.reduceat(weights, rows, axis=1), columns, axis=2)
 
 
 def head_measures(layer: LayerMap) -> dict[str, list[float]]:

@@ -36,7 +36,6 @@ class AttentionWidget(anywidget.AnyWidget):
 
     def _answer(self, widget: Any, request: dict[str, Any], buffers: Any) -> None:
         """Send the exact weights of one row, or the explanation of one weight."""
-        del widget, buffers
         answer: dict[str, Any]
         try:
             if self.explain is not None and "explain" in request:

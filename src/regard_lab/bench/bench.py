@@ -21,6 +21,7 @@ from rich.text import Text
 
 from regard.arguments import Limits, public
 from regard.io import check_folder, is_file, make_folder
+from regard.machine import one_thread
 from regard.progress import counting_bar
 from regard.result import Result, plain_table, to_plain
 from regard.statistics import LEVEL, holm, mean_interval
@@ -42,7 +43,6 @@ from regard_lab.bench.rankings import (
     read_or_measure,
     reload_method,
 )
-from regard_lab.cards.cells import one_thread
 
 # Letters that show which methods differ (compact letter display, Piepho 2004).
 #

@@ -32,6 +32,7 @@ from torch import Tensor
 from regard.attention.mechanism import Mechanism
 from regard.errors import check_range, plural
 from regard.io import is_file, make_folder, read_json, write_file, write_json
+from regard.machine import one_thread
 from regard.models.decoder_only import DecoderOnly
 from regard.result import percent, plain_table, signed, to_plain
 from regard.statistics import LEVEL, Interval, describe_range, median_interval, seed_range, smallest_sample
@@ -50,7 +51,6 @@ from regard_lab.cards.cells import (
     file_name,
     mean_loss,
     measure_cells,
-    one_thread,
     uniform_first,
 )
 from regard_lab.cards.probes import PROBES, card_probes

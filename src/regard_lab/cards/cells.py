@@ -10,7 +10,6 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from regard.attention.interventions import record_own
 from regard.errors import MachineError
 from regard.evaluation.accuracy import output_losses
 from regard.io import is_file, json_digest, make_folder, read_json, refuse_links, write_json
+from regard.machine import one_thread
 from regard.models.decoder_only import DecoderOnly
 from regard.progress import counting_bar, print_status
 from regard.streams import derive_seed, make_generator
@@ -132,7 +132,7 @@ def train_probe(mechanism: str, probe: CardProbe, seed: int, *, steps: int | Non
     """Train a model with a mechanism on a probe, and return its measurements. `mechanism`: text of
     `regard.attention.mechanism.Mechanism`. `steps`: replaces the probe's number of training steps. A repeated call
     returns the same numbers, except for `seconds`."""
-    with one_thread():
+    with one_thread():  # sums depend on the number of threads
         task = probe.build_task()
         model = build_model(mechanism, probe, task, seed)
         began = time.process_time()
@@ -146,17 +146,6 @@ def train_probe(mechanism: str, probe: CardProbe, seed: int, *, steps: int | Non
         normalized=all(layer.self_attention.normalized for layer in model.decoder.layers),  # type: ignore[union-attr]
         tests=tests,
     )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Return a context manager that computes with one thread, because sums depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def build_model(mechanism: str, probe: CardProbe, task: TokenTask, seed: int) -> DecoderOnly:

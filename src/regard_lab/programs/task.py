@@ -60,8 +60,7 @@ class _MarkedInputs(_OfProgram):
 
     def dependence(self, tokens: Tensor) -> np.ndarray:
         task = cast("Task | TokenTask", self)
-        relevant: np.ndarray = task.relevance(tokens.unsqueeze(0))[0].numpy()
-        return relevant
+        return task.relevance(tokens.unsqueeze(0))[0].numpy()
 
     def parse(self, text: str) -> Tensor:
         """Convert a text, with or without the additional step, to inputs (1, T)."""

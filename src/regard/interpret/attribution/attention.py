@@ -283,5 +283,4 @@ def zeroing_distances(trial: Trial[Any], name: str) -> np.ndarray:
         with replace_outputs(block, keep), trial.insert_contexts(name, changed):
             trial.probe.run(len(changed))
     distances = (1 - torch.cosine_similarity(states[-1][1:], states[-1][:1], dim=-1)).clamp(min=0).T
-    rows: np.ndarray = (distances / distances.sum(1, keepdim=True).clamp(min=1e-12)).double().cpu().numpy()
-    return rows
+    return (distances / distances.sum(1, keepdim=True).clamp(min=1e-12)).double().cpu().numpy()

@@ -118,8 +118,7 @@ def input_gradients(trial: Trial[Any], embeddings: Tensor) -> Tensor:
 
 def own_gradients(trial: Trial[Any]) -> Tensor:
     """Return the gradients (S, Tk, D) with respect to the embedding of the input."""
-    own: Tensor = input_gradients(trial, trial.embedding.unsqueeze(0))[0]
-    return own
+    return input_gradients(trial, trial.embedding.unsqueeze(0))[0]
 
 
 def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
