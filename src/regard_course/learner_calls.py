@@ -30,6 +30,7 @@ from regard_course.inputs import Array, Case, Specification
 from regard_course.recording import ArrayRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
 from regard_course.weight_matching import (
+    CONSTRUCTOR_NAMES,
     CopiedWeights,
     WeightLayout,
     copy_weights,
@@ -43,18 +44,6 @@ TRACEBACK_LINES = 3
 MAX_ATTEMPTS = 4
 """Maximum number of combinations of library and layout that run on all cases if no combination gives the
 correct outputs."""
-CONSTRUCTOR_NAMES = {
-    name: aliases.split()
-    for name, aliases in {
-        "width": "width d_model dim embed_dim n_embd num_hiddens size model_dim hidden hidden_size d dmodel",
-        "heads": "heads num_heads n_heads nhead h n_head nheads num_attention_heads",
-        "inner": "inner d_ff dff dim_feedforward hidden_dim ff ffn_dim d_inner inner_dim",
-        "layers": "layers num_layers n_layers n depth num_encoder_layers num_decoder_layers",
-        "source_size": "source_size src_vocab src_vocab_size source_vocab source_vocabulary n_src",
-        "target_size": "target_size tgt_vocab tgt_vocab_size trg_vocab_size target_vocab n_tgt",
-    }.items()
-}
-"""Names that learners use for a constructor's arguments."""
 CALLERS = "regard_course.probe_models"
 """Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
 Answer = dict[str, Any]

@@ -11,7 +11,7 @@ the weights are random. The checker therefore tries every possible layout until 
 correct.
 
 An example. `self.attn.to_keys = nn.Linear(15, 15)` has the parameter `attn.to_keys.weight`, of shape (15, 15).
-The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `WORDS` for the letter k, so w_k has
+The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `NAMES` for the letter k, so w_k has
 the cost -10 here, and each of the others has the cost 10. A linear layer applies its weight as `x @ w.T`, so
 the parameter receives the transpose of w_k.
 
@@ -32,9 +32,12 @@ The steps:
 
 import itertools
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.resources import files
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -44,28 +47,12 @@ from regard_course.inputs import Array
 
 MAX_DEPTH = 4
 """Maximum depth of attributes, lists and dictionaries that are searched for arrays."""
-WORDS = {
-    feature: {value: pieces.split() for value, pieces in values.items()}
-    for feature, values in {
-        "letter": {
-            "q": "q wq query queries toq wquery",
-            "k": "k wk key keys tok wkey",
-            "v": "v wv value values tov wvalue",
-            "o": "o wo out output unify wout proj final",
-        },
-        "block": {
-            "cross": "cross src memory encdec encatt encattn multihead context second mem",
-            "self": "self own masked selfattn causal first",
-            "feed_forward": "ff ffn feed feedforward mlp linear fc pos positionwise inner",
-        },
-        "side": {
-            "encoder": "encoder encoders enc source src encoderlayers",
-            "decoder": "decoder decoders dec target tgt trg decoderlayers",
-        },
-    }.items()
+NAMES = {
+    feature: {value: words.split() for value, words in values.items()}
+    for feature, values in tomllib.loads((files("regard_course") / "learner_names.toml").read_text("utf-8")).items()
 }
-"""Parts of names that learners use, by feature and value. "multihead" is cross-attention, because PyTorch's
-decoder layer calls its two attentions self_attn and multihead_attn."""
+"""Names that learners use: those of a constructor's arguments, and parts of names of parameters by feature."""
+CONSTRUCTOR_NAMES = NAMES.pop("constructor")
 IMPOSSIBLE = 1e6
 """Cost of a slot whose shape does not fit a weight."""
 MAX_VECTOR_COST = 60.0
@@ -138,7 +125,7 @@ def name_features(name: str) -> dict[str, str]:
     """
     pieces = split_name(name)
     features = {}
-    for feature, values in WORDS.items():
+    for feature, values in NAMES.items():
         for piece in pieces if feature == "side" else reversed(pieces):
             value = next((value for value, words in values.items() if piece in words), None)
             if value:
@@ -281,7 +268,7 @@ def _find_parts(
     ]
     if axes and sorted(shape) not in units:
         axis = axes[-1 if layout.by_head else 0]
-        return [partial(_at, axis=axis, index=index) for index in range(shape[axis])]
+        return [itemgetter((slice(None),) * axis + (index,)) for index in range(shape[axis])]
     # A linear layer (out, in) with out = width is not packed: it reduces a wide input.
     reduces = owner == "embedding" or (owner == "linear" and shape[:1] == (width,))
     for part, count in itertools.product((width, size), (3, 2)):
@@ -296,10 +283,6 @@ def _find_parts(
                 for index in range(count)
             ]
     return []
-
-
-def _at(parameter: Array, axis: int, index: int) -> Array:
-    return parameter[(slice(None),) * axis + (index,)]
 
 
 def _columns(parameter: Array, transposed: bool, part: int, parts: int, heads: int) -> Array:
