@@ -11,24 +11,9 @@ from regard_course.arrays import Outputs, decode_outputs, equal_arrays, equal_gr
 from regard_course.diagnosis import Mistake, diagnose_one, diagnose_two, find_example
 from regard_course.exercises.exercise import Exercise
 from regard_course.first_step import choose_case, find_first_step
-from regard_course.inputs import Array, Case
+from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
 
-NO_GRADIENT = (
-    "no gradient reaches {names}: is the result detached (.detach(), .data, .item(), .numpy(), "
-    "torch.tensor(...), torch.no_grad())?"
-)
-NAN_GRADIENT = (
-    "the gradient of {names} is NaN: a NaN that you overwrite disappears from the result, but not from the "
-    "gradient. Make sure that no row of a softmax consists only of -inf"
-)
-START_HERE = "The first ✗ line says which input fails: start there."
-UNKNOWN_MISTAKE = f"None of the known mistakes gives these numbers. {START_HERE}"
-UNKNOWN_STEP = "The first quantity that differs is unknown: no quantity of the right solution was found in your run."
-NOTE_FIRST = (
-    "Fix the problem in the note first. If the result is still wrong afterwards, start with the input of"
-    " the first ✗ line."
-)
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
@@ -72,15 +57,15 @@ def grade(
     ]
     ending, first_step = "", None
     if not explanations and any(different):
-        ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE
+        ending = MESSAGES["note_first"] if shown_notes else f"{MESSAGES['unknown_mistake']} {MESSAGES['start_here']}"
     if wrong and not explanations and record and not exercise.call:
         failed = [report.verdict == "failed" for report in reports]
         case = choose_case(exercise, cases, different if any(different) else failed)
         if case is not None:
             first_step = find_first_step(exercise, case, record(case), decode_outputs(answers[cases.index(case)]))
         if not shown_notes and ending:
-            known = ending.partition(START_HERE)[0]
-            ending = known.strip() if first_step else f"{known}{UNKNOWN_STEP} {START_HERE}"
+            parts = ("unknown_mistake",) if first_step else ("unknown_mistake", "unknown_step", "start_here")
+            ending = " ".join(MESSAGES[part] for part in parts)
     return dataclasses.replace(
         report,
         first_step=first_step,
@@ -153,9 +138,9 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> tuple[Ve
         if name not in missing + not_finite and not equal_gradients(gradients[name], expected[name])
     ]
     if missing:
-        return "wrong", NO_GRADIENT.format(names=", ".join(missing))
+        return "wrong", MESSAGES["no_gradient"].format(names=", ".join(missing))
     if not_finite:
-        return "wrong", NAN_GRADIENT.format(names=", ".join(not_finite))
+        return "wrong", MESSAGES["nan_gradient"].format(names=", ".join(not_finite))
     if different:
         name, right = different[0], sum(expected[different[0]]) / 2
         words = f"the gradient of {name} is {gradients[name]:.4g}, should be {right:.4g}: is a part detached?"

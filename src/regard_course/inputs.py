@@ -5,9 +5,11 @@ the process that grades.
 """
 
 import inspect
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,14 @@ PADDING, START, END = 0, 1, 2
 """The special tokens of the exercises on sequences."""
 COPY_VOCABULARY = 9
 """Vocabulary size of the task Copy: padding, start, end and six letters."""
+
+
+def read_table(path: str) -> dict[str, Any]:
+    """Return the content of a TOML file of the course."""
+    return tomllib.loads((files("regard_course") / path).read_text(encoding="utf-8"))
+
+
+MESSAGES = read_table("messages.toml")
 
 
 def normalize_name(name: str) -> str:

@@ -26,7 +26,7 @@ from regard_course.arrays import (
     guess_libraries,
     loaded_torch,
 )
-from regard_course.inputs import Array, Case, Specification
+from regard_course.inputs import MESSAGES, Array, Case, Specification
 from regard_course.recording import ArrayRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
 from regard_course.weight_matching import (
@@ -49,18 +49,6 @@ CALLERS = "regard_course.probe_models"
 Answer = dict[str, Any]
 Note = tuple[bool, str]
 """The text of a note, and whether the note alone makes the answer incorrect."""
-RANDOM = (
-    "two calls with the same input give different results, and random numbers are the reason: is dropout always"
-    " active? Pass training=self.training, or use nn.Dropout, which eval() disables"
-)
-CHANGING = (
-    "two calls with the same input give different results: the code keeps something from the first call (in an"
-    " attribute, a global variable or a default argument), or has its own generator of random numbers"
-)
-HIDDEN_MODULES = (
-    "{names} is a plain list or dictionary of modules, which PyTorch does not register: their weights would "
-    "never be trained. Use nn.ModuleList or nn.ModuleDict"
-)
 
 
 def collect_answers(
@@ -214,7 +202,7 @@ def _repetition_notes(
     if equal_outputs(case, repeat(), outputs):
         return []
     seed_generators()
-    return [(True, RANDOM if equal_outputs(case, repeat(), outputs) else CHANGING)]
+    return [(True, MESSAGES["random" if equal_outputs(case, repeat(), outputs) else "changing"])]
 
 
 def _call_arguments(exercise: Specification, case: Case) -> dict[str, Any]:
@@ -281,7 +269,7 @@ def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
 def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
     """Return notes on weights without a parameter and parameters without a weight."""
     if hidden:
-        return [(True, HIDDEN_MODULES.format(names=", ".join(hidden)))]
+        return [(True, MESSAGES["hidden_modules"].format(names=", ".join(hidden)))]
     notes = [
         (copied.missing, "your class has no parameter for {}: is it missing, or does its shape differ?"),
         (copied.unused, "no weight of this exercise fits these parameters, which keep their initial values: {}"),

@@ -26,7 +26,7 @@ from typing import Any
 from regard.errors import MachineError
 from regard_course.arrays import decode_outputs, equal_outputs
 from regard_course.exercises.exercise import Exercise
-from regard_course.inputs import Array, Case
+from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.time_limit import format_limit
 from regard_course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, REPLY_RIGHT, REPLY_WRONG, run_in_fork
 
@@ -124,23 +124,8 @@ MAX_OUTPUT = 1 << 20
 PATIENCE = 6
 """A process without an event is killed after this multiple of its time limit, because the code has blocked the
 limit. The limit itself sends an event when it lets the code go on."""
-SIGNALS: dict[str, str] = {  # by name, because Windows lacks some, and there this file is imported too
-    "SIGSEGV": "crashed (segmentation fault)",
-    "SIGABRT": "crashed (aborted)",
-    "SIGBUS": "crashed (bus error)",
-    "SIGFPE": "crashed (arithmetic error)",
-    "SIGILL": "crashed (illegal instruction)",
-    "SIGKILL": "was killed by SIGKILL, which the system sends if memory runs out",
-}
-
-
-EXITED = "ended its own process, for example with os._exit: remove that call"
-BROKE_CHECKER = (
-    "made the checker fail: does the code replace a function of Python, or close files that it did not open?"
-)
 NO_EXERCISE = ""
 """Key for the time when no exercise is running."""
-CHANGED_ANSWERS = "writes into the file that contains its answers: remove that code"
 
 
 @dataclass
@@ -285,7 +270,7 @@ class _Events:
                 else:
                     self._add(event)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
-            self.result.failures[NO_EXERCISE] = CHANGED_ANSWERS, []
+            self.result.failures[NO_EXERCISE] = MESSAGES["changed_answers"], []
             self.current = None
         return bool(data)
 
@@ -371,8 +356,9 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
         status = process.poll()
         if status is not None:
             if status >= 0:
-                return BROKE_CHECKER if status == CHECKER_FAILED else EXITED
-            known = {getattr(signal, name): words for name, words in SIGNALS.items() if hasattr(signal, name)}
-            return known.get(-status, f"was ended by signal {-status}")
+                return str(MESSAGES["broke_checker" if status == CHECKER_FAILED else "exited"])
+            signals = MESSAGES["signals"].items()
+            known = {getattr(signal, name): words for name, words in signals if hasattr(signal, name)}
+            return str(known.get(-status, f"was ended by signal {-status}"))
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
             return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"

@@ -32,24 +32,22 @@ The steps:
 
 import itertools
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.resources import files
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from regard_course.arrays import loaded_torch
-from regard_course.inputs import Array
+from regard_course.inputs import Array, read_table
 
 MAX_DEPTH = 4
 """Maximum depth of attributes, lists and dictionaries that are searched for arrays."""
 NAMES = {
     feature: {value: words.split() for value, words in values.items()}
-    for feature, values in tomllib.loads((files("regard_course") / "learner_names.toml").read_text("utf-8")).items()
+    for feature, values in read_table("learner_names.toml").items()
 }
 """Names that learners use: those of a constructor's arguments, and parts of names of parameters by feature."""
 CONSTRUCTOR_NAMES = NAMES.pop("constructor")

@@ -11,7 +11,7 @@ import regard
 from regard_course import time_limit
 from regard_course.arrays import convert_argument, equal_arrays
 from regard_course.exercises.course import EXERCISES, find_exercise
-from regard_course.learner_calls import RANDOM
+from regard_course.inputs import MESSAGES
 from regard_course.mistakes.known import LARGE_HIDDEN
 from tests.course.checking import check_source, mistake_names
 
@@ -142,7 +142,7 @@ def score(query, key):
 def test_repeated_calls_are_compared_with_the_tolerance_of_grading(change: str, state: str, words: str) -> None:
     report = check_source(ROUNDED.format(change=change), "score")
     assert report.state == state and (not words or any(words in note for note in report.notes)), report
-    assert (RANDOM in report.notes) == ("dropout" in words)
+    assert (MESSAGES["random"] in report.notes) == ("dropout" in words)
 
 
 TRAIN = """

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from regard_course.exercises.course import find_exercise
-from regard_course.grading import UNKNOWN_STEP
+from regard_course.inputs import MESSAGES
 from tests.course.checking import check_source
 from tests.course.variants import PROGRAMS, Program, changes_the_function, mutants
 
@@ -80,4 +80,4 @@ def test_the_first_step_that_differs_is_named_or_unknown(name: str, old: str, ne
     exercise = dataclasses.replace(find_exercise(program.exercise), mistakes=())
     report = check_source(source.replace(old, new), exercise)
     assert (report.first_step.name if report.first_step else "") == step, report.first_step
-    assert (UNKNOWN_STEP in report.ending) == (not step)
+    assert (MESSAGES["unknown_step"] in report.ending) == (not step)

@@ -5,9 +5,7 @@ Their texts are in `exercises.toml`, and most of their inputs in `inputs.toml`.
 
 import contextlib
 import dataclasses
-import tomllib
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -15,16 +13,11 @@ import numpy as np
 from regard.errors import unknown_choice
 from regard_course.exercises.draws import draw_cases
 from regard_course.exercises.exercise import Exercise
-from regard_course.inputs import COPY_VOCABULARY, PADDING, Array, Case, copy_words
+from regard_course.inputs import COPY_VOCABULARY, PADDING, Array, Case, copy_words, read_table
 from regard_course.mistakes.known import MISTAKES
 from regard_course.mistakes.solution import SearchSolution, Solution
 
-
-def _read_table(name: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads(files("regard_course").joinpath(f"exercises/{name}").read_text(encoding="utf-8"))
-
-
-TEXTS, INPUTS = _read_table("exercises.toml"), _read_table("inputs.toml")
+TEXTS, INPUTS = read_table("exercises/exercises.toml"), read_table("exercises/inputs.toml")
 
 
 def _without_padding(cases: Callable[[int], list[Case]]) -> Callable[[int], list[Case]]:

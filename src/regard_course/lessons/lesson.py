@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 import statistics
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -16,24 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import unknown_choice
+from regard_course.inputs import read_table
 from regard_course.translated import ENGLISH, State, find_language
 
 HOME = Path("course")
 """Default folder of the lessons' runs, as written in the lessons' texts."""
 PARTS = ("Predict", "Answer", "By hand", "See", "Why", "Exercises")
 """Headings in the text of every lesson, in order."""
-FIGURES = {
-    "exact_match": "answers without an error",
-    "relevance": "attention on inputs that the answer depends on (best head or last layer)",
-    "alignment_error": "alignment error",
-    "lens_0": "right answers of the lens before block 1",
-    "lens_1": "after block 1",
-    "lens_2": "after block 2",
-    "first_token": "weight on the first token",
-    "to_sink": "weight on the sink",
-    "fitted": "steps until training answers are right",
-    "grokked": "steps until held-out answers are right (100.0%: never)",
-}
+FIGURES: dict[str, str] = read_table("lessons/figures.toml")
 """Measurements of a run that a lesson reports, with their labels."""
 
 
@@ -53,7 +42,7 @@ class LessonRun:
         return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
 
 
-ROWS: dict[str, dict[str, Any]] = tomllib.loads(files(__package__).joinpath("runs.toml").read_text(encoding="utf-8"))
+ROWS: dict[str, dict[str, Any]] = read_table("lessons/runs.toml")
 """The content of `runs.toml`: the lessons in order."""
 RUNS: dict[str, tuple[LessonRun, ...]] = {
     name: tuple(

@@ -8,13 +8,12 @@ are combined in a class derived from both.
 import inspect
 import math
 import textwrap
-import tomllib
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from regard_course.inputs import read_table
 from regard_course.mistakes.solution import Array, Solution
 
 LARGE_HIDDEN = "large hidden scores"
@@ -85,6 +84,6 @@ def _make_mistake(name: str, data: dict[str, Any]) -> type[Solution]:
     return KNOWN[name]
 
 
-TEXTS = tomllib.loads(files("regard_course").joinpath("mistakes/mistakes.toml").read_text(encoding="utf-8"))
+TEXTS = read_table("mistakes/mistakes.toml")
 MISTAKES: tuple[type[Solution], ...] = tuple(_make_mistake(*item) for item in TEXTS["mistakes"].items())
 """All mistakes, in the order of the exercises."""

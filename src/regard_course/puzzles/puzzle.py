@@ -6,15 +6,14 @@ The process of a learner's code cannot import this package.
 import functools
 import re
 import textwrap
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.resources import files
 from itertools import accumulate, product
-from typing import Any
 
 from regard.errors import unknown_choice
+from regard_course.inputs import read_table
 from regard_lab.programs.language import Evaluation, Expression, Program, Value, aggregate, indices, select, steps
 
 BLANK = "-"
@@ -133,9 +132,7 @@ def each_step(code: str) -> Callable[[str], list[Value]]:
     return lambda text: [answer(text, step) for step in range(len(text))]
 
 
-TEXTS: dict[str, Any] = tomllib.loads(
-    files("regard_course.puzzles").joinpath("puzzles.toml").read_text(encoding="utf-8")
-)
+TEXTS = read_table("puzzles/puzzles.toml")
 PUZZLES: dict[str, Puzzle] = {
     name: Puzzle(name=name, solve=each_step(text["answer"]), **{key: text[key] for key in text if key != "answer"})
     for name, text in TEXTS["puzzles"].items()

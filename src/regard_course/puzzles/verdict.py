@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, cast
 
 from regard.errors import InputError
 from regard.result import Result
+from regard_course.inputs import MESSAGES
 from regard_course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram, read_program
 from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, show_answer
-from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, Assignment, ForkServer, run_file
+from regard_course.sandbox import NO_EXERCISE, Assignment, ForkServer, run_file
 from regard_lab.programs.language import (
     Aggregate,
     Attended,
@@ -365,7 +366,7 @@ def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) ->
     try:
         return read_program(result.program)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise InputError(f"{path.name}: {CHANGED_ANSWERS}") from error
+        raise InputError(f"{path.name}: {MESSAGES['changed_answers']}") from error
 
 
 def check_file(path: Path, puzzle: Puzzle, server: ForkServer) -> tuple[WrittenProgram, PuzzleReport]:
