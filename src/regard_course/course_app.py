@@ -46,6 +46,7 @@ from regard_course.pages import (
     FOLDER,
     build_notebooks,
     exercise_page,
+    fill,
     index_page,
     lesson_page,
     read_exercise,
@@ -131,16 +132,9 @@ class CourseProcesses:
 
 def _controls(lesson: Lesson) -> str:
     """Return the button that trains a lesson's run, its progress, its results and the link to its explorer."""
-    say, text = lesson.say, lesson.runs[0].input
+    text = lesson.runs[0].input
     fragment = "" if text is None else f"#{urlencode({'input': text})}"
-    return (
-        f'<p><button type="button" id="train">{say("Train it")}</button> '
-        '<span id="state" role="status"></span></p>\n'
-        f'<progress id="progress" max="1" value="0" aria-label="{say("Training")}" hidden></progress>\n'
-        '<ul id="words"></ul>\n'
-        f'<p><a id="explore" href="explore/{lesson.name}/{fragment}" target="_blank" hidden>'
-        f"{say('Open it in the explorer')}</a></p>"
-    )
+    return fill("training", lesson.say, address=f"{lesson.name}/{fragment}")
 
 
 def asset_routes(*names: str) -> list[Route]:

@@ -110,34 +110,25 @@ def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> st
     index = EXERCISES.index(find_exercise(name))
     steps = [*EXERCISES[max(0, index - 1) : index], *EXERCISES[index + 1 : index + 2]]
     others = " ".join(f'<a href="exercise-{step.name}.html">{step.name}</a>' for step in steps)
-    closed = "".join(
-        f"<details><summary>{say(heading)}</summary>\n{render_part(hints[heading], text.state)}</details>\n"
-        for heading in HINTS[:3]
-    )
-    states = (("", "not begun"), ("tried", "tried, not right yet"), ("right", "right"))
-    options = "".join(f'<option value="{value}">{say(words)}</option>' for value, words in states)
-    body = "\n".join(
-        [
-            f'<header><nav><a href="index.html">{say("All lessons")}</a> {others}</nav>',
-            f"<h1><small>{say('Exercise {0}', index + 1)}</small> {html.escape(title)}</h1></header>",
-            f'<main data-exercise="{name}">{state_note(text.state, say)}',
-            f"<p>{say('Lessons: {0}.', links)} {html.escape(exercise.source)}</p>",
-            f"<h2>{say('Start')}</h2>\n<p>"
-            + say(
-                "The file <code>{0}</code>, written by <code>regard learn --stubs {1}</code>:",
-                file,
-                f"{FOLDER}{language_flag(language)}",
-            ),
-            f"</p>\n<pre><code>{html.escape(exercise.stub)}</code></pre>",
-            f'<h2>{say("Check")}</h2>\n<p><code>regard check {file}</code></p>\n<div id="check"></div>',
-            f'<p><label>{say("My solution is")} <select id="state">{options}</select></label></p>',
-            f"<h2>{say('Hints')}</h2>\n{closed}",
-            f'<h2>{say("Solution")}</h2>\n<p id="locked" hidden>'
-            f"{say('The solution opens after a check of your own code.')} "
-            f'<button type="button" id="unlock">{say("Show it anyway")}</button></p>',
-            f'<details id="solution"><summary>{say("A worked solution")}</summary>\n'
-            f"{render_part(hints['Solution'], text.state)}</details>\n</main>",
-        ]
+    hinted = {name.lower().replace(" ", "_"): render_part(hints[name], text.state) for name in HINTS}
+    body = fill(
+        "exercise",
+        say,
+        others=others,
+        number=say("Exercise {0}", index + 1),
+        title=html.escape(title),
+        name=name,
+        note=state_note(text.state, say),
+        lessons=say("Lessons: {0}.", links),
+        source=html.escape(exercise.source),
+        start=say(
+            "The file <code>{0}</code>, written by <code>regard learn --stubs {1}</code>:",
+            file,
+            f"{FOLDER}{language_flag(language)}",
+        ),
+        stub=html.escape(exercise.stub),
+        file=file,
+        **hinted,
     )
     return make_page(f"{name} · Regard", body, language, script=script)
 
@@ -268,16 +259,16 @@ def _code(source: str) -> dict[str, Any]:
 
 VIEWS = 3
 """Number of inputs in a stored view."""
-# The view sends its height in a message, because a page opened from a folder may not read the content of a
-# frame.
-RESIZE = """<script>
-addEventListener("message", (event) => {
-  const frame = document.querySelector("iframe");
-  const height = Number(event.data?.height);
-  if (event.source === frame.contentWindow && height > 0) frame.style.height = `${Math.min(height, 2400) + 2}px`;
-});
-</script>"""
-"""Script that sets the height of a view's frame to the height of its content."""
+
+
+def fill(template: str, say: Callable[[str], str], **values: str) -> str:
+    """Return the HTML of a file in `html`, without its last line feed. `[[Text]]` in it is translated, and `$name` is a
+    value."""
+    return re.sub(
+        r"\[\[(.+?)\]\]|\$(\w+)",
+        lambda match: say(match[1]) if match[1] else values[match[2]],
+        read_asset(f"html/{template}.html").removesuffix("\n"),
+    )
 
 
 def make_page(title: str, body: str, language: str, *, script: str = "") -> str:
@@ -285,14 +276,9 @@ def make_page(title: str, body: str, language: str, *, script: str = "") -> str:
     code = f'<script type="module" src="{script}"></script>' if script else ""
     chosen = find_language(language)
     words = html.escape(json.dumps(chosen.words.get("scripts", {}), ensure_ascii=False))
-    return (
-        f'<!doctype html>\n<html lang="{html.escape(chosen.say(ENGLISH))}" data-words="{words}">\n<head>\n'
-        f'<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n"
-        f'<link rel="stylesheet" href="learn.css">\n<link rel="icon" href="data:,">\n'
-        f'<script src="notes.js" defer></script>\n</head>\n'
-        f"<body>\n{body}\n{code}\n</body>\n</html>\n"
-    )
+    language = html.escape(chosen.say(ENGLISH))
+    page = fill("page", chosen.say, lang=language, words=words, title=html.escape(title), body=body, code=code)
+    return f"{page}\n"
 
 
 def read_asset(name: str) -> str:
@@ -317,7 +303,7 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
         for exercise in EXERCISES
         for text in [read_exercise(exercise.name, language)]
     )
-    text, state = chosen.translate("challenges", read_asset("challenges.md"))
+    challenges = exercise_links(render_part(*chosen.translate("challenges", read_asset("challenges.md"))))
     intro = say(
         "In each lesson you predict a result, calculate an example by hand and train or measure a model on this "
         "machine. Then you inspect the model's attention, and compare your run with ten other runs. Each lesson "
@@ -326,17 +312,9 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
         "in the same folder. What you write stays on this machine.",
         language_flag(language),
     )
-    puzzles = say(
-        "Write attention as a program: <code>regard write</code> lists twelve puzzles, and <code>regard write "
-        "previous</code> writes a file to start from."
-    )
     return make_page(
         say("Regard: a course in attention"),
-        f"<header><h1>{say('Attention, from look-ups to a Transformer')}</h1></header>\n<main>\n<p>{intro}</p>\n"
-        f'<p id="progress-of-all" role="status"></p>\n<ol>\n{rows}\n</ol>\n'
-        f'<h2>{say("Exercises")}</h2>\n<ol class="short">\n{exercises}\n</ol>\n'
-        f"<h2>{say('Puzzles')}</h2>\n<p>{puzzles}</p>\n"
-        f"<h2>{say('Four challenges')}</h2>\n{exercise_links(render_part(text, state))}</main>",
+        fill("index", say, intro=intro, rows=rows, exercises=exercises, challenges=challenges),
         language,
         script=script,
     )
@@ -351,31 +329,28 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
         command = set_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
         seconds = f"{lesson.seconds:.0f}"
         duration = say("takes about {0} seconds on one core.", seconds) if lesson.seconds else ""
-        command = f"<p><code>{html.escape(command)}</code> {duration}</p>"
+        command = f"<h2>{say('Run it')}</h2>\n<p><code>{html.escape(command)}</code> {duration}</p>\n"
     part = {name: set_home(render_part(text, lesson.state), home, html.escape) for name, text in lesson.parts.items()}
-    body = "\n".join(
-        [
-            f"<header>{navigation}<h1><small>{say('Lesson {0}', lesson.number)}</small> "
-            f"{html.escape(lesson.title)}</h1></header>",
-            f'<main data-lesson="{lesson.name}">{state_note(lesson.state, say)}',
-            f"<figure>{picture(lesson.name, lesson.language)}</figure>",
-            f"<h2>{say('Predict')}</h2>\n{part['Predict']}",
-            f'<p><label for="prediction">{say("Your prediction, before you read on:")}</label>',
-            '<textarea id="prediction" rows="3"></textarea></p>',
-            f"<details><summary>{say('Show the answer')}</summary>\n{part['Answer']}</details>",
-            f"<h2>{say('By hand')}</h2>\n{part['By hand']}",
-            f'<p><a href="{notebook_name(lesson)}" download>{say("Open this lesson as a notebook")}</a></p>',
-            *([f"<h2>{say('Run it')}</h2>\n{command}"] if lesson.runs else []),
-            see,
-            f'<section id="comparison" hidden><p>{say("You predicted:")}</p><blockquote id="predicted"></blockquote>',
-            f"<p>{say('Compare it with the answer and the result.')} <label>{say('My prediction was')} "
-            f'<select id="verdict"><option value="">…</option>{options}</select></label></p></section>',
-            f"<h2>{say('What to see')}</h2>\n{part['See']}\n{_table(lesson)}",
-            f"<h2>{say('Why')}</h2>\n{part['Why']}",
-            f"<h2>{say('Exercises')}</h2>\n{exercise_links(part['Exercises'])}",
-            "</main>",
-            f"<footer>{navigation}</footer>",
-        ]
+    body = fill(
+        "lesson",
+        say,
+        navigation=navigation,
+        number=say("Lesson {0}", lesson.number),
+        title=html.escape(lesson.title),
+        name=lesson.name,
+        note=state_note(lesson.state, say),
+        picture=picture(lesson.name, lesson.language),
+        predict=part["Predict"],
+        answer=part["Answer"],
+        by_hand=part["By hand"],
+        notebook=notebook_name(lesson),
+        run=command,
+        see=see,
+        verdicts=options,
+        what=part["See"],
+        table=_table(lesson),
+        why=part["Why"],
+        exercises=exercise_links(part["Exercises"]),
     )
     return make_page(f"{lesson.title} · Regard", body, lesson.language, script=script)
 
@@ -464,13 +439,9 @@ def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
 def embed_view(view: str, words: Sequence[str], language: str = ENGLISH) -> str:
     """Return HTML that shows the results of a run and its view. view: file name of the view's page, in the same
     folder. words: the results as sentences."""
-    say = find_language(language).say
     items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in words)
-    return (
-        f'<p>{say("Results of the run with seed 0:")}</p>\n<ul id="words">{items}</ul>\n'
-        f'<p><a href="{view}">{say("Open its view on a separate page")}</a></p>\n'
-        f'<iframe src="{view}" title="{say("Attention of the run")}"></iframe>\n{RESIZE}'
-    )
+    # The view sends its height in a message, because a page opened from a folder may not read the content of a frame.
+    return fill("view", find_language(language).say, items=items, view=view)
 
 
 # The English texts as files to translate, and what a translation lacks.
