@@ -462,7 +462,7 @@ class TorchCallMode(ProbeMode):
             shape = shape_of_sdpa(*args, **kwargs) if function is F.scaled_dot_product_attention else ()
             axes: Axes | str | None = BY_HEAD
             # Layers from transformers keep to the convention, and a probe could change their caches.
-            layer_class = type(callers[0][0].tracker.module(callers[0][1]))
+            layer_class = type(callers[0][0].tracker.named[callers[0][1]])
             if len(shape) > 2 and not (len(shape) == 4 and layer_class.__module__.startswith("transformers.")):
                 query = args[0] if args else kwargs["query"]
                 axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=query)
@@ -506,7 +506,7 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     if not callers:
         return weights
     mode, layer = callers[0]
-    module, finder = mode.tracker.module(layer), mode.session.axes
+    module, finder = mode.tracker.named[layer], mode.session.axes
     in_library = type(module).__module__.startswith("transformers.")
     last = keys == weights.dim() - 1
     if in_library and not product and not (last and "att" in type(module).__name__.lower()):
@@ -562,7 +562,7 @@ def _targets(
         if isinstance(axes, str):
             reason = axes.format(tuple(shape))
             if not isinstance(session, InterventionSession):
-                session.refusals[layer] = f"{type(mode.tracker.module(layer)).__name__}: {reason}"
+                session.refusals[layer] = f"{type(mode.tracker.named[layer]).__name__}: {reason}"
                 continue
             if session.change.heads is not None or session.change.query is not None:
                 raise InputError(
@@ -570,7 +570,7 @@ def _targets(
                     "heads, query and key"
                 )
         elif shape:
-            module = mode.tracker.module(layer)
+            module = mode.tracker.named[layer]
             count = axes.heads * math.prod(shape[axis] for axis, role in enumerate(axes.roles) if role == "h")
             if find_heads(module) not in (None, count) and not type(module).__module__.startswith("transformers."):
                 what = f"computes {plural(count, 'map')} in each call, and has {find_heads(module)} heads"

@@ -568,7 +568,7 @@ def patchable_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelIn
             if text not in names:
                 raise unknown_choice(argument, text, names)
             return names.index(text)
-        ids = texts.target_ids(text)
+        ids = texts.target_ids(text, add_special_tokens=False)
         if not ids or not 0 <= ids[0] < classes:
             raise InputError(f"{argument} {text!r} has no token: give another text")
         return int(ids[0])
