@@ -265,13 +265,12 @@ class AttentionLayer(nn.Module):
         if self.linear is not None:
             implied: Tensor = self.linear(query, keys, mask, marks)
             return implied
-        splits = self.splits
-        if mask is not None and splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
-            mask = mask.repeat(1, splits, 1, 1)  # add_causal alone returns a mask of two dimensions
+        if mask is not None and self.splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
+            mask = mask.repeat(1, self.splits, 1, 1)  # add_causal alone returns a mask of two dimensions
         scores = self.score.rescale(self.score(query, keys), mask)
         if self.bias is not None:
             bias = self.bias(*positions_of(scores.shape[2], scores.shape[3], scores.device))
-            scores = scores + bias.repeat(splits, 1, 1).to(scores.dtype)
+            scores = scores + bias.repeat(self.splits, 1, 1).to(scores.dtype)
         if self.combination is not None:
             scores = self.combination.change_scores(scores, marks, keys, self.score)
         if self.hook is not None:
@@ -503,7 +502,7 @@ class Attention(AttentionLayer):
         if not prepared:
             self._check_widths(query, key)
             key = self.score.prepare(key)
-        by_head = (states.unsqueeze(1) for states in (query, key, value))
+        by_head = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         context = self.contexts(*by_head, mask, causal=causal, step=step)
         if self.hook is None:
             return context.squeeze(1)

@@ -652,7 +652,7 @@ class _Passes:
             copies[self.name] = rows
         if self.gate is not None:
             copies[self.name] = self.gate(copies[self.name])
-        arguments = copies if isinstance(self.prepared.arguments, dict) else tuple(copies.values())
+        arguments: Any = copies if isinstance(self.prepared.arguments, dict) else tuple(copies.values())
         return self.adapter.outputs(self.model, dataclasses.replace(self.prepared, arguments=arguments), count, loss)
 
     def find_embedding(self) -> nn.Module:
