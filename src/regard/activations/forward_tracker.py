@@ -154,9 +154,6 @@ class ForwardTracker:
         self._before_sequence: tuple[Counter[str], Counter[str]] = Counter(), Counter()
         self._is_new_pass = False
 
-    def module(self, name: str) -> nn.Module:
-        return self.named[name]
-
     def name_of(self, module: nn.Module) -> str | None:
         """Return the name of a module in the running pass; None for a module outside the model.
 

@@ -203,8 +203,7 @@ class TokenLabels:
         rows = None if query_model is None else label(query_model, queries - query_prompt)
         key_model, key_prompt = self._find_reader(readers, keys)
         columns = None if key_model is None else self._label_read(key_model, keys - key_prompt)
-        is_written = written and rows is not None
-        return self._add_prompt(query_prompt, rows), self._add_prompt(key_prompt, columns), is_written
+        return self._add_prompt(query_prompt, rows), self._add_prompt(key_prompt, columns), written
 
     def _writes(self, name: str) -> bool:
         """Return whether a model is a decoder that writes next tokens, a causal model that also attends to
@@ -224,21 +223,18 @@ class TokenLabels:
     def _add_prompt(self, count: int, labels: Labels | None) -> Labels | None:
         return labels and [[*self.prompt[:count], *row] for row in labels]
 
-    def _label_read(self, name: str, count: int) -> Labels | None:
+    def _label_read(self, name: str, count: int) -> Labels:
         """Return the labels of the first `count` tokens of each input."""
-        labeler = self.labeler
-        if labeler is None:
-            return None
         present = self.present.get(name)
-        rows = self.tokens[name].tolist()
-        masks = [None] * len(rows) if present is None else (present != 0).tolist()
-        return [labeler.labels(row[:count], mask) for row, mask in zip(rows, masks, strict=True)]
+        rows = [row[:count] for row in self.tokens[name].tolist()]
+        return self._labels(rows, [None] * len(rows) if present is None else (present != 0).tolist())
 
-    def _label_written(self, name: str, count: int) -> Labels | None:
+    def _labels(self, rows: list[list[int]], masks: list[Any]) -> Labels:
+        assert self.labeler is not None  # only a session with a tokenizer asks for labels
+        return [self.labeler.labels(row, mask) for row, mask in zip(rows, masks, strict=True)]
+
+    def _label_written(self, name: str, count: int) -> Labels:
         """Return the labels of the tokens that are written at the first `count` steps of each input."""
-        labeler = self.labeler
-        if labeler is None:
-            return None
         tokens = self.tokens[name]
         present = self.present.get(name)
         if present is not None:
@@ -257,7 +253,7 @@ class TokenLabels:
                 known = F.pad(known.to(tokens.device), (missing, 0), value=UNKNOWN)[:, -count:]
                 following = torch.where((known >= 0) & (replaces | (following < 0)), known, following)
         rows, masks = following.tolist(), present[:, :count].tolist()
-        labels = [labeler.labels([max(token, 0) for token in row], mask) for row, mask in zip(rows, masks, strict=True)]
+        labels = self._labels([[max(token, 0) for token in row] for row in rows], masks)
         return [
             [NEXT if token < 0 and label != PAD else label for token, label in zip(row, names, strict=True)]
             for row, names in zip(rows, labels, strict=True)

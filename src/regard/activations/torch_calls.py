@@ -19,7 +19,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
@@ -73,7 +73,9 @@ FORWARD = inspect.signature(F.multi_head_attention_forward)
 POSITIONAL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """Positional parameters of `F.scaled_dot_product_attention`."""
 
-Requests = Sequence[tuple[CaptureSession | OneHead, str]]
+Target = CaptureSession | OneHead
+"""What records or changes a call."""
+Requests = Sequence[tuple[Target, str]]
 """The sessions that record a call, and the name of the call in each session."""
 
 
@@ -127,6 +129,16 @@ class SDPACall:
             return self.axes.unfold(states)
         return states.reshape(-1, 1, *states.shape[-2:]) if len(self.lead) != 2 else states
 
+    def receive(self, sessions: Sequence[Target]) -> bool:
+        """Let sessions receive queries, keys and values; returns whether one of them was replaced."""
+        before = self.query, self.key, self.value
+        for session in sessions:
+            session.inputs = self.inputs
+            self.query, self.key, self.value = (
+                session.receive(kind, part) for kind, part in (("q", self.query), ("k", self.key), ("v", self.value))
+            )
+        return any(new is not old for new, old in zip((self.query, self.key, self.value), before, strict=True))
+
     def inputs(self) -> AttentionInputs:
         biases = () if self.mask is None or self.mask.dtype == torch.bool else (self.mask,)
         return AttentionInputs(self.query, self.key, self.value, self.scale, biases)
@@ -164,9 +176,9 @@ class SDPACall:
         return zero_masked_rows(scores.softmax(-1), allowed), allowed
 
 
-def _record(requests: Requests, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> None:
+def _record(requests: Requests, call: AttentionCall) -> None:
     for session, name in requests:
-        session.record_call(name, AttentionCall.from_weights(weights, mask, kind))
+        session.record_call(name, call)
 
 
 def _change(requests: Requests, weights: Tensor, mask: Tensor | None) -> Tensor:
@@ -201,31 +213,21 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
     random_state = torch.get_rng_state() if inputs.get("dropout_p") else None
     call = SDPACall(**inputs, axes=axes)
     receiving = [session for session, _ in requests if session.receives]
-    before = call.query, call.key, call.value
-    for session in receiving:
-        session.inputs = call.inputs
-        call.query, call.key, call.value = (
-            session.receive(kind, part) for kind, part in (("q", call.query), ("k", call.key), ("v", call.value))
-        )
-    if all(new is old for new, old in zip((call.query, call.key, call.value), before, strict=True)):
-        output = unchanged()
-    else:
-        output = call.run()
+    output = call.run() if call.receive(receiving) else unchanged()
     if any(session.intervenes for session, _ in requests):
         weights, mask = call.weights(slice(None))
         changed_weights = _change(requests, weights, mask)
         changed, flat = (changed_weights != weights).any(-1, keepdim=True), (*output.shape[:-1], 1)
         rows = (changed.reshape(flat) if axes is None else axes.fold(changed, flat))[..., 0]
-        _record(requests, changed_weights, mask, call.kind)
+        _record(requests, AttentionCall.from_weights(changed_weights, mask, call.kind))
         output = replace_rows(output, call.context(F.dropout(changed_weights, call.dropout)), rows)
     elif random_state is not None:
         with torch.no_grad():
-            _record(requests, *_after_dropout(call, output, random_state), call.kind)
+            _record(requests, AttentionCall.from_weights(*_after_dropout(call, output, random_state), call.kind))
     else:
-        known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs, kind=call.kind)
         with torch.no_grad():
-            for session, name in requests:
-                session.record_call(name, known)
+            known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs, kind=call.kind)
+            _record(requests, known)
     if receiving:
         contexts = first = call.by_head(output)
         for session in receiving:
@@ -260,13 +262,11 @@ def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Te
     output, returned = F.multi_head_attention_forward(**inputs | {"average_attn_weights": False})
     intervenes = any(session.intervenes for session, _ in requests)
     with torch.set_grad_enabled(intervenes and torch.is_grad_enabled()):
-        call = _project(inputs)
-    kind: Kind | None = None if inputs["query"] is inputs["key"] else "cross"
+        call = _multi_head_call(inputs)
     if returned is None and not intervenes:
         with torch.no_grad():
-            for session, name in requests:
-                call_kind = kind or self_attention_kind(call.allowed, call.queries)
-                session.record_call(name, AttentionCall(queries=call.queries, rows=call.weights, kind=call_kind))
+            kind = _multi_head_kind(inputs, call.allowed, call.queries)
+            _record(requests, AttentionCall(queries=call.queries, rows=call.weights, kind=kind))
         return output, None
     if returned is None:
         weights, mask = call.weights(slice(None))
@@ -276,41 +276,45 @@ def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Te
     changed = _change(requests, weights, mask)
     if changed is not weights:
         rows = (changed != weights).any(-1).any(1).T.reshape(output.shape[:-1])
-        value = _values_by_head(inputs, changed.shape[1], changed.shape[-1])
+        value = _project(inputs, "value")
         kept = changed if needs_weights else F.dropout(changed, dropout)
         context = _project_output(kept.to(value.dtype) @ value, inputs)
         output = replace_rows(output, context.to(output.dtype), rows)
         returned = None if returned is None else changed.to(returned.dtype).reshape(returned.shape)
-    _record(requests, changed, mask, kind or self_attention_kind(mask, call.queries))
+    _record(requests, AttentionCall.from_weights(changed, mask, _multi_head_kind(inputs, mask, call.queries)))
     if returned is not None and inputs["average_attn_weights"]:
         return output, returned.mean(-3)
     return output, returned
 
 
-def _project(inputs: dict[str, Any]) -> SDPACall:
+def _multi_head_kind(inputs: dict[str, Any], mask: Tensor | None, queries: int) -> Kind:
+    return self_attention_kind(mask, queries) if inputs["query"] is inputs["key"] else "cross"
+
+
+def _multi_head_call(inputs: dict[str, Any]) -> SDPACall:
     """Return the projected queries and keys of `F.multi_head_attention_forward`; the values are not projected."""
-    heads, query, key = inputs["num_heads"], inputs["query"], inputs["key"]
-    query, key = (tensor if tensor.dim() == 3 else tensor.unsqueeze(1) for tensor in (query, key))
-    if inputs["use_separate_proj_weight"]:
-        matrices = inputs["q_proj_weight"], inputs["k_proj_weight"]
-    else:
-        matrices = inputs["in_proj_weight"].chunk(3)[:2]
-    biases = (None, None) if inputs["in_proj_bias"] is None else inputs["in_proj_bias"].chunk(3)[:2]
-    batch = query.shape[1]
-    query = F.linear(query, matrices[0], biases[0]).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-    if inputs["static_k"] is None:
-        key = F.linear(key, matrices[1], biases[1])
-        if inputs["bias_k"] is not None:
-            key = torch.cat([key, inputs["bias_k"].expand(1, batch, -1)])
-        key = key.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-    else:
-        key = inputs["static_k"].unflatten(0, (batch, heads))
-    key = F.pad(key, (0, 0, 0, int(inputs["add_zero_attn"])))
+    query, key = _project(inputs, "query"), _project(inputs, "key")
     padding, forbidden = inputs["key_padding_mask"], inputs["attn_mask"]
-    mask = combine_masks(padding, forbidden, (batch, heads, query.shape[2], key.shape[2]))
+    mask = combine_masks(padding, forbidden, (*query.shape[:3], key.shape[2]))
     call = SDPACall(query, key, key)
     call.mask = mask[0, 0] if mask is not None and padding is None and forbidden.dim() == 2 else mask
     return call
+
+
+def _project(inputs: dict[str, Any], part: str) -> Tensor:
+    """Return the query, key or value (B, H, T, d) of a PyTorch layer, with the keys and values that the layer adds."""
+    letter, number, heads = part[0], POSITIONAL.index(part), inputs["num_heads"]
+    if (static := inputs.get(f"static_{letter}")) is not None:
+        projected: Tensor = static.unflatten(0, (-1, heads))
+    else:
+        separate, bias = inputs["use_separate_proj_weight"], inputs["in_proj_bias"]
+        matrix = inputs[f"{letter}_proj_weight"] if separate else inputs["in_proj_weight"].chunk(3)[number]
+        states = inputs[part] if inputs[part].dim() == 3 else inputs[part].unsqueeze(1)
+        projected = F.linear(states, matrix, None if bias is None else bias.chunk(3)[number])
+        if (added := inputs.get(f"bias_{letter}")) is not None:
+            projected = torch.cat([projected, added.expand(1, *projected.shape[1:])])
+        projected = projected.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    return F.pad(projected, (0, 0, 0, 1)) if inputs["add_zero_attn"] and part != "query" else projected
 
 
 def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
@@ -343,29 +347,18 @@ def _receive_multi_head(requests: Requests, inputs: dict[str, Any]) -> tuple[Ten
 
     The function itself computes the output unless an activation is replaced.
     """
-    call = _project(inputs)
-    call.value = _values_by_head(inputs, call.query.shape[1], call.key.shape[2])
-    before = call.query, call.key, call.value
-    for session, _ in requests:
-        session.inputs = call.inputs
-        call.query, call.key, call.value = (
-            session.receive(kind, part) for kind, part in (("q", call.query), ("k", call.key), ("v", call.value))
-        )
+    call = _multi_head_call(inputs)
+    call.value = _project(inputs, "value")
+    replaced = call.receive([session for session, _ in requests])
     first, mask = call.weights(slice(None))
     weights = _change(requests, first, mask)
     dropout = inputs["dropout_p"] if inputs["training"] else 0.0
-    kind = None if inputs["query"] is inputs["key"] else "cross"
-    _record(
-        [request for request in requests if not request[0].receives],
-        weights,
-        mask,
-        kind or self_attention_kind(mask, call.queries),  # type: ignore[arg-type]
-    )
+    known = AttentionCall.from_weights(weights, mask, _multi_head_kind(inputs, mask, call.queries))
+    _record([request for request in requests if not request[0].receives], known)
     context = contexts = F.dropout(weights, dropout).to(call.value.dtype) @ call.value
     for session, _ in requests:
         contexts = session.receive("z", contexts)
-    parts = (call.query, call.key, call.value, weights, contexts)
-    if all(new is old for new, old in zip(parts, (*before, first, context), strict=True)):
+    if not replaced and weights is first and contexts is context:
         return F.multi_head_attention_forward(**inputs)
     returned = weights.mean(1) if inputs["average_attn_weights"] else weights
     return _project_output(contexts, inputs), returned if inputs["need_weights"] else None
@@ -377,27 +370,10 @@ def _project_output(context: Tensor, inputs: dict[str, Any]) -> Tensor:
     return output if inputs["query"].dim() == 3 else output.squeeze(1)
 
 
-def _values_by_head(inputs: dict[str, Any], heads: int, keys: int) -> Tensor:
-    """Return the values (B, H, Tk, Dv) of a PyTorch layer, with the key of zeros if the layer adds one."""
-    value, bias = inputs["static_v"], inputs["in_proj_bias"]
-    if value is None:
-        value = inputs["value"] if inputs["value"].dim() == 3 else inputs["value"].unsqueeze(1)
-        separate = inputs["use_separate_proj_weight"]
-        matrix = inputs["v_proj_weight"] if separate else inputs["in_proj_weight"].chunk(3)[2]
-        value = F.linear(value, matrix, None if bias is None else bias.chunk(3)[2])
-        if inputs["bias_v"] is not None:
-            value = torch.cat([value, inputs["bias_v"].expand(1, *value.shape[1:])])
-        value = value.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-    value = value.reshape(-1, heads, *value.shape[-2:])
-    return F.pad(value, (0, 0, 0, keys - value.shape[-2]))
-
-
 CAPTURED = (F.scaled_dot_product_attention, F.multi_head_attention_forward)
 """Functions that are replaced during a recording."""
 
 
-Target = CaptureSession | OneHead
-"""What records or changes a call."""
 WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
 """Attribute of Longformer's layers (see `output_attentions`)."""
 WINDOWS = Axes(("s", "q", "h", "k"))
@@ -424,10 +400,7 @@ def applies(session: CaptureSession) -> bool:
 def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Capture PyTorch's attention functions inside the block, and change the softmaxes of the user's layers."""
     mode = TorchCallMode(session)
-    with ExitStack() as stack:
-        stack.enter_context(match_fast_path(session.tracker))
-        stack.enter_context(session.axes.observe())
-        stack.enter_context(mode)
+    with match_fast_path(session.tracker), session.axes.observe(), _modes.include(mode), mode:
         yield set()
 
 
@@ -461,17 +434,6 @@ class TorchCallMode(ProbeMode):
         self.head_calls: dict[str, list[AttentionCall]] = {}
         """By layer that computes one head in each call: the calls so far."""
 
-    def __enter__(self) -> "TorchCallMode":
-        _modes.active.append(self)
-        mode: Any = super()
-        mode.__enter__()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        mode: Any = super()
-        mode.__exit__(*exception)
-        _modes.active.remove(self)
-
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if active_probe() is not None:
@@ -500,7 +462,7 @@ class TorchCallMode(ProbeMode):
             shape = shape_of_sdpa(*args, **kwargs) if function is F.scaled_dot_product_attention else ()
             axes: Axes | str | None = BY_HEAD
             # Layers from transformers keep to the convention, and a probe could change their caches.
-            layer_class = type(callers[0][0].tracker.module(callers[0][1]))
+            layer_class = type(callers[0][0].tracker.named[callers[0][1]])
             if len(shape) > 2 and not (len(shape) == 4 and layer_class.__module__.startswith("transformers.")):
                 query = args[0] if args else kwargs["query"]
                 axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=query)
@@ -544,7 +506,7 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     if not callers:
         return weights
     mode, layer = callers[0]
-    module, finder = mode.tracker.module(layer), mode.session.axes
+    module, finder = mode.tracker.named[layer], mode.session.axes
     in_library = type(module).__module__.startswith("transformers.")
     last = keys == weights.dim() - 1
     if in_library and not product and not (last and "att" in type(module).__name__.lower()):
@@ -600,7 +562,7 @@ def _targets(
         if isinstance(axes, str):
             reason = axes.format(tuple(shape))
             if not isinstance(session, InterventionSession):
-                session.refusals[layer] = f"{type(mode.tracker.module(layer)).__name__}: {reason}"
+                session.refusals[layer] = f"{type(mode.tracker.named[layer]).__name__}: {reason}"
                 continue
             if session.change.heads is not None or session.change.query is not None:
                 raise InputError(
@@ -608,7 +570,7 @@ def _targets(
                     "heads, query and key"
                 )
         elif shape:
-            module = mode.tracker.module(layer)
+            module = mode.tracker.named[layer]
             count = axes.heads * math.prod(shape[axis] for axis, role in enumerate(axes.roles) if role == "h")
             if find_heads(module) not in (None, count) and not type(module).__module__.startswith("transformers."):
                 what = f"computes {plural(count, 'map')} in each call, and has {find_heads(module)} heads"

@@ -199,7 +199,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     # their parents is enough.
     mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.applies(session)]
     track_all = any(mechanism in SELECTIVE for mechanism in mechanisms)
-    attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
+    attending = (part for part in modules if uses_interface(part) or is_sequence_mixer(type(part)))  # type: ignore[arg-type]
     layers = set(regard_layers(session.tracker))
     with ExitStack() as stack:
         stack.enter_context(disable_compile())
@@ -239,13 +239,8 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
             raise unknown_choice("layer", name, sorted(attending or tracker.named))
 
 
-def is_sequence_mixer(module: nn.Module) -> bool:
-    cls: Any = type(module)
-    return _mixes_steps(cls)
-
-
 @cache
-def _mixes_steps(cls: Any) -> bool:
+def is_sequence_mixer(cls: Any) -> bool:
     # Only the class name shows it: the code of linear attention consists of products and sums, like any other layer.
     return MIXER.search(cls.__name__) is not None and not (
         cls.__module__.startswith("torch.") or is_own(cls.__module__)
@@ -270,7 +265,9 @@ def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> d
     names |= missing.keys()
     contain_recorded = {parent for name in names for parent in and_parents(name)}
     for name, module in session.tracker.named.items():
-        if name not in session.tracker.seen or not is_sequence_mixer(module) or not session.wants(name):
+        if name not in session.tracker.seen or not session.wants(name):
+            continue
+        if not is_sequence_mixer(type(module)):  # type: ignore[arg-type]
             continue
         parents = and_parents(name)
         if name in contain_recorded or not names.isdisjoint(parents):

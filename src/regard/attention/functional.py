@@ -2,7 +2,7 @@
 
     weights = softmax(score(Q, K))        context = weights V
 
-`layer.attention_forward` evaluates these equations for a layer, or calls PyTorch's fused kernel for them.
+`layer.AttentionLayer.contexts` evaluates these equations for a layer, or calls PyTorch's fused kernel for them.
 
 Letters: B batch, H heads, G groups of heads that share keys and values (G divides H), T time (Tq of queries, Tk
 of keys), D width.

@@ -239,7 +239,7 @@ def temper(model: nn.Module, layer: str, temperature: float, *, heads: Sequence[
 
 # A layer that is not recorded calls the fused kernel. A recorded layer computes its weights explicitly. If only
 # some heads or rows are recorded, the output comes from the fused kernel, and the layer computes only these
-# weights in addition (`layer.attention_forward`). The signature of the model never changes.
+# weights in addition (`AttentionLayer.contexts`). The signature of the model never changes.
 #
 # `regard.record` records any model, and uses `record_layers` for Regard's own layers.
 

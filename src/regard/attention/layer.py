@@ -6,9 +6,9 @@
     normalizer   weights = softmax(scores)             `attention_weights`
     context      context = weights V                   `weighted_sum`
 
-`attention_forward` evaluates these equations, or calls PyTorch's fused kernel. A layer with other parts
-(`regard.attention.mechanism`) passes it the method `weigh`, which computes weights. Shapes use the letters defined
-in `functional`.
+`AttentionLayer.contexts` evaluates these equations, or calls PyTorch's fused kernel. Its method
+`weigh` computes the weights of a layer with other parts (`regard.attention.mechanism`). Shapes use the letters
+defined in `functional`.
 
 A layer has at most one hook. A hook is immutable. A nested context sets a new hook and restores the previous
 hook on exit.
@@ -55,10 +55,6 @@ Receive = Callable[[str, Tensor, int | None], Tensor]
 """Maps the kind of an activation, its value and the step of the queries to the value that the layer uses."""
 RowWeights = Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]
 """Maps indices of query rows to the weights (B, H, rows, Tk) and mask of these rows."""
-
-
-Weigh = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""Maps queries (B, H, Tq, D), keys (B, H, Tk, any) and mask to weights (B, H, Tq, Tk)."""
 SHORT = 128
 """Largest number of keys for which a CPU computes bfloat16 weights explicitly."""
 
@@ -140,6 +136,8 @@ class AttentionLayer(nn.Module):
     hook: AttentionHook | None = None
     """Current hook, set by `attach_hooks`."""
     heads: int = 1
+    kind: AttentionKind = "self"
+    dropout: float = 0.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,12 +166,89 @@ class AttentionLayer(nn.Module):
         """Whether the layer computes attention as Vaswani et al. 2017 do, so that faster code may replace it."""
         return self.weighs_by_softmax and self.mask_part is None
 
-    def restrict(self, mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Tensor | None:
-        """Return a mask, broadcastable to (B, H, Tq, Tk), combined with the mask that depends on positions."""
-        if self.mask_part is None:
-            return mask
-        allowed = self.mask_part.allowed(*positions_of(queries, keys, device))
-        return allowed[None, None] if mask is None else mask & allowed
+    @property
+    def splits(self) -> int:
+        """Number of queries, keys and scores of each head; two in differential attention."""
+        return 1 if self.combination is None else self.combination.splits
+
+    def contexts(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        marks: Tensor | None = None,
+        *,
+        causal: bool,
+        step: int | None,
+    ) -> Tensor:
+        """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
+
+        `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk); the mask that depends on
+        positions restricts it. `marks` are those of the cache (`KeyValues`). `step`, for the hook: decoding step of
+        the query, or None if the queries cover the whole sequence. Raises `InputError` if the number of heads in the
+        mask is neither 1 nor that of the layer.
+        """
+        heads, hook, dropout = query.shape[1], self.hook, self.dropout if self.training else 0.0
+        if self.mask_part is not None:
+            allowed = self.mask_part.allowed(*positions_of(query.shape[2], key.shape[2], query.device))
+            mask = allowed[None, None] if mask is None else mask & allowed
+        if mask is not None and mask.shape[1] not in (1, heads // self.splits):
+            raise InputError(
+                f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads // self.splits}, or 1 for all"
+            )
+        if hook is not None:
+            query, key, value = (hook.receive(*part, step) for part in (("q", query), ("k", key), ("v", value)))
+        # A single query is the last step: no key comes after it.
+        causal = (causal or self.kind == "causal") and query.shape[2] > 1
+        # The kernel has only the scaled dot product. On a CPU with few bfloat16 keys, its backward pass takes up to
+        # four times as long as that of the explicit computation (benchmarks/kernels.py).
+        fused = (
+            self.weighs_by_softmax
+            and not dropout
+            and not (key.device.type == "cpu" and key.dtype == torch.bfloat16 and key.shape[2] <= SHORT)
+        )
+        if fused and (hook is None or hook.partial):
+            if hook is not None:
+                self._record_selected(hook, query, key, mask, causal, step)
+            return _fused_kernel(query, key, value, mask, causal)
+        mask = add_causal(mask, query.shape[2], key.shape[2], query.device) if causal else mask
+        keys = repeat_groups(key, heads)
+        if hook is None:
+            if self.weighs_by_softmax:  # without a hook, scores may have half precision
+                weights = attention_weights(self.score(query, keys), mask)
+            else:
+                weights = self.weigh(query, keys, mask, marks)
+            return weighted_sum(F.dropout(weights, dropout).to(value.dtype), value)
+        if mask is not None:
+            hook.receive("mask", mask, step)
+        weights = self.weigh(query, keys, mask, marks, step)
+        weights = hook.receive("weights", F.dropout(hook.change(weights, mask, step), dropout), step)
+        context = weighted_sum(weights.to(value.dtype), value)
+        hook.receive("context", context, step)
+        hook.keep(weights, mask, step)
+        if hook.by_rows is not None:
+            hook.by_rows(weights.shape[2], partial(_select_rows, weights.detach(), mask))
+        return context
+
+    @torch.no_grad()
+    def _record_selected(
+        self, hook: AttentionHook, query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, step: int | None
+    ) -> None:
+        """Compute only the weights of the heads and rows that a hook selects."""
+        queries, keys = query.shape[2], repeat_groups(key, query.shape[1])
+
+        def weights_of_rows(rows: Sequence[int], query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:
+            row_mask = mask_rows(mask, rows, queries, keys.shape[2], causal=causal, device=query.device)
+            return attention_weights(self.score(widen(query), widen(keys)), row_mask), row_mask
+
+        if hook.by_rows is not None:
+            hook.by_rows(queries, lambda rows: weights_of_rows(rows, query[:, :, list(rows)], keys))
+        if (recorder := hook.recorder) is not None:
+            rows = recorder.rows_of(queries, step)
+            selected = recorder.select(query, step)
+            weights, row_mask = weights_of_rows(rows, selected, recorder.select_heads(keys))
+            recorder.keep(hook.name, weights, row_mask, queries=queries, step=step)
 
     def weigh(
         self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None, step: int | None = None
@@ -183,19 +258,19 @@ class AttentionLayer(nn.Module):
         `mask` broadcasts to the scores. `marks` are those of the cache (`KeyValues`). Differential attention has
         2 H score matrices.
         """
-        # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision.
+        # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision. A
+        # score with parameters computes in the dtype of its parameters.
         if self.linear is not None or isinstance(self.score, Dot):
             query, keys = widen(query), widen(keys)
         if self.linear is not None:
             implied: Tensor = self.linear(query, keys, mask, marks)
             return implied
-        splits = 1 if self.combination is None else self.combination.splits
-        if mask is not None and splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
-            mask = mask.repeat(1, splits, 1, 1)  # add_causal alone returns a mask of two dimensions
+        if mask is not None and self.splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
+            mask = mask.repeat(1, self.splits, 1, 1)  # add_causal alone returns a mask of two dimensions
         scores = self.score.rescale(self.score(query, keys), mask)
         if self.bias is not None:
             bias = self.bias(*positions_of(scores.shape[2], scores.shape[3], scores.device))
-            scores = scores + bias.repeat(splits, 1, 1).to(scores.dtype)
+            scores = scores + bias.repeat(self.splits, 1, 1).to(scores.dtype)
         if self.combination is not None:
             scores = self.combination.change_scores(scores, marks, keys, self.score)
         if self.hook is not None:
@@ -206,77 +281,6 @@ class AttentionLayer(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copying and pickling, without the hook."""
         return {name: value for name, value in vars(self).items() if name != "hook"}
-
-
-@public
-def attention_forward(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    *,
-    score: Score,
-    weigh: Weigh | None = None,
-    splits: int = 1,
-    causal: bool = False,
-    dropout: float = 0.0,
-    hook: AttentionHook | None = None,
-    step: int | None = None,
-) -> Tensor:
-    """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
-
-    `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `weigh`: function for
-    the weights of a mechanism other than the softmax of `score`. `splits`: number of queries and keys
-    of each head, in differential attention. `dropout`: fraction of the weights that are set to zero. `step`, for
-    the hook: decoding step of the query, or None if the queries cover the whole sequence. Raises `InputError` if
-    the number of heads in the mask is neither 1 nor that of the layer.
-
-    >>> states = torch.ones(1, 2, 3, 4)
-    >>> attention_forward(states, states, states, score=ScaledDot(4)).shape
-    torch.Size([1, 2, 3, 4])
-    """
-    heads = query.shape[1]
-    if mask is not None and mask.shape[1] not in (1, heads // splits):
-        raise InputError(
-            f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads // splits}, or 1 for all"
-        )
-    if hook is not None:
-        query, key, value = (hook.receive(*part, step) for part in (("q", query), ("k", key), ("v", value)))
-    causal = causal and query.shape[2] > 1  # a single query is the last step: no key comes after it
-    # The kernel has only the scaled dot product. On a CPU with few bfloat16 keys, its backward pass takes up to
-    # four times as long as that of the explicit computation (benchmarks/kernels.py).
-    fused = (
-        weigh is None
-        and type(score) is ScaledDot
-        and not dropout
-        and not (key.device.type == "cpu" and key.dtype == torch.bfloat16 and key.shape[2] <= SHORT)
-    )
-    if fused and (hook is None or hook.partial):
-        if hook is not None:
-            _record_selected(hook, query, key, mask, score=score, causal=causal, step=step)
-        return _fused_kernel(query, key, value, mask, causal)
-    mask = add_causal(mask, query.shape[2], key.shape[2], query.device) if causal else mask
-    keys = repeat_groups(key, heads)
-    if hook is None:
-        weights = attention_weights(score(query, keys), mask) if weigh is None else weigh(query, keys, mask)
-        return weighted_sum(F.dropout(weights, dropout).to(value.dtype), value)
-    if mask is not None:
-        hook.receive("mask", mask, step)
-    if weigh is not None:
-        weights = weigh(query, keys, mask)
-    else:
-        # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision.
-        # A score with parameters computes in the dtype of its parameters.
-        if type(score) is ScaledDot:
-            query, keys = widen(query), widen(keys)
-        weights = attention_weights(hook.receive("scores", widen(score(query, keys)), step), mask)
-    weights = hook.receive("weights", F.dropout(hook.change(weights, mask, step), dropout), step)
-    context = weighted_sum(weights.to(value.dtype), value)
-    hook.receive("context", context, step)
-    hook.keep(weights, mask, step)
-    if hook.by_rows is not None:
-        hook.by_rows(weights.shape[2], partial(_select_rows, weights.detach(), mask))
-    return context
 
 
 def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
@@ -294,33 +298,6 @@ def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 def _select_rows(weights: Tensor, mask: Tensor | None, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
     shared = mask is None or mask.shape[-2] == 1
     return weights[:, :, list(rows)], mask if mask is None or shared else mask[..., list(rows), :]
-
-
-@torch.no_grad()
-def _record_selected(
-    hook: AttentionHook,
-    query: Tensor,
-    key: Tensor,
-    mask: Tensor | None,
-    *,
-    score: Score,
-    causal: bool,
-    step: int | None,
-) -> None:
-    """Compute only the weights of the heads and rows that a hook selects."""
-    queries, keys = query.shape[2], repeat_groups(key, query.shape[1])
-
-    def weights_of_rows(rows: Sequence[int], query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:
-        row_mask = mask_rows(mask, rows, queries, keys.shape[2], causal=causal, device=query.device)
-        return attention_weights(score(widen(query), widen(keys)), row_mask), row_mask
-
-    if hook.by_rows is not None:
-        hook.by_rows(queries, lambda rows: weights_of_rows(rows, query[:, :, list(rows)], keys))
-    if (recorder := hook.recorder) is not None:
-        rows = recorder.rows_of(queries, step)
-        selected = recorder.select(query, step)
-        weights, row_mask = weights_of_rows(rows, selected, recorder.select_heads(keys))
-        recorder.keep(hook.name, weights, row_mask, queries=queries, step=step)
 
 
 @public
@@ -490,7 +467,7 @@ class Attention(AttentionLayer):
         check_without_projections(mechanism)
         width = 1 if score is None else score.width
         sizes = LayerSizes(width=width, memory_width=width, heads=1, head_width=width, kind=kind)
-        self.causal = kind == "causal"
+        self.kind = kind
         if score is None and "score" in mechanism.slots:
             name = mechanism.slots["score"].name
             raise InputError(f"attention part {name} needs a width: give a score of this width")
@@ -525,19 +502,8 @@ class Attention(AttentionLayer):
         if not prepared:
             self._check_widths(query, key)
             key = self.score.prepare(key)
-        mask = self.restrict(mask, query.shape[1], key.shape[1], query.device)
-        context = attention_forward(
-            query.unsqueeze(1),
-            key.unsqueeze(1),
-            value.unsqueeze(1),
-            mask,
-            score=self.score,
-            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=None, step=step),
-            causal=causal or self.causal,
-            dropout=self.dropout if self.training else 0.0,
-            hook=self.hook,
-            step=step,
-        )
+        by_head = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
+        context = self.contexts(*by_head, mask, causal=causal, step=step)
         if self.hook is None:
             return context.squeeze(1)
         return self.hook.receive("out", self.hook.receive("z", context, step).squeeze(1), step)

@@ -115,14 +115,10 @@ class PartChoice:
     def build(self, sizes: LayerSizes) -> Any:
         """Return the part for a layer. Raises `InputError` if the numbers or sizes do not fit."""
         head = (sizes.head_width, sizes.head_width) if self.slot == "score" else (sizes.head_width,)
-        return self._make(*((sizes,) if issubclass(self.cls, Part) else head))
+        return self.make(*((sizes,) if issubclass(self.cls, Part) else head))
 
-    def build_score(self, width: int, key_width: int) -> Score:
-        """Return the score for two widths. Raises `InputError` if the numbers or widths do not fit."""
-        score: Score = self._make(width, key_width)
-        return score
-
-    def _make(self, *arguments: Any) -> Any:
+    def make(self, *arguments: Any) -> Any:
+        """Return the part for the first arguments of its class. Raises `InputError` if numbers or widths do not fit."""
         parameters = [*inspect.signature(self.cls).parameters.values()]
         most = len(parameters) - len(arguments)
         bounded = all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
@@ -163,23 +159,8 @@ class Mechanism:
         together with a part that it replaces.
         """
         mechanism = cls(tuple(map(_parse_part, _split(text))))
-        mechanism._check()
-        return mechanism
-
-    @classmethod
-    def for_layer(cls, mechanism: "Mechanism | str | None", kind: AttentionKind) -> "Mechanism":
-        """Return the mechanism of a layer, given as parts or as text; None has no parts, and softmax is the default.
-
-        Raises `InputError` as `parse`, and for a part that has no meaning in a layer of this kind.
-        """
-        parsed = cls.parse(mechanism) if isinstance(mechanism, str) else mechanism or cls()
-        parsed.check_kinds([kind])
-        # A layer without a normalizer may call the fused kernel. With numbers, softmax is refused when it is built.
-        return cls(tuple(part for part in parsed.choices if part.cls is not Softmax or part.numbers))
-
-    def _check(self) -> None:
         slots: dict[Slot, PartChoice] = {}
-        for choice in self.choices:
+        for choice in mechanism.choices:
             if choice.slot in slots:
                 raise InputError(
                     f"attention parts {slots[choice.slot].name} and {choice.name} are both for the slot "
@@ -196,6 +177,18 @@ class Mechanism:
                     f"attention part {slots['linear'].name} has neither scores nor a window, so it excludes "
                     f"{', '.join(replaced)}: leave one of them out"
                 )
+        return mechanism
+
+    @classmethod
+    def for_layer(cls, mechanism: "Mechanism | str | None", kind: AttentionKind) -> "Mechanism":
+        """Return the mechanism of a layer, given as parts or as text; None has no parts, and softmax is the default.
+
+        Raises `InputError` as `parse`, and for a part that has no meaning in a layer of this kind.
+        """
+        parsed = cls.parse(mechanism) if isinstance(mechanism, str) else mechanism or cls()
+        parsed.check_kinds([kind])
+        # A layer without a normalizer may call the fused kernel. With numbers, softmax is refused when it is built.
+        return cls(tuple(part for part in parsed.choices if part.cls is not Softmax or part.numbers))
 
     @property
     def slots(self) -> dict[Slot, PartChoice]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.attention.layer import AttentionLayer, attention_forward, check_states
+from regard.attention.layer import AttentionLayer, check_states
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.parts import AttentionKind, Grouped, LayerSizes, MultiQuery, Sharing, Slot
@@ -213,21 +213,7 @@ class MultiHeadAttention(AttentionLayer):
             keys = self.score.prepare(self.sharing.change_keys(keys))
         if mask is not None:
             mask = as_weights_mask(mask, query.shape[0], query.shape[1], keys.shape[2])
-        # After the mask has four dimensions, because the part's mask is combined with it by broadcasting.
-        mask = self.restrict(mask, query.shape[1], keys.shape[2], query.device)
-        context = attention_forward(
-            queries,
-            keys,
-            values,
-            mask,
-            score=self.score,
-            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=marks, step=step),
-            splits=self.splits,
-            causal=causal or self.kind == "causal",
-            dropout=self.dropout if self.training else 0.0,
-            hook=self.hook,
-            step=step,
-        )
+        context = self.contexts(queries, keys, values, mask, marks, causal=causal, step=step)
         if self.marked is not None:
             context = self.marked.change_context(context)
         # The gate comes after the recorded weights and before `z`, which is what the output projection reads.
@@ -253,8 +239,6 @@ class MultiHeadAttention(AttentionLayer):
         parts = {slot: choice.build(sizes) for slot, choice in slots.items() if slot in PLAIN_SLOTS}
         self.mask_part, self.gate, self.linear = parts.get("mask"), parts.get("gate"), parts.get("linear")
         self.combination = parts.get("combination")
-        # Differential attention has two queries, keys and scores for each head.
-        self.splits = 1 if self.combination is None else self.combination.splits
         width = self.head_width // self.splits
         scores = dataclasses.replace(sizes, heads=self.heads * self.splits, head_width=width)
         self.score = slots["score"].build(scores) if "score" in slots else score(width, width)

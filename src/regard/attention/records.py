@@ -385,23 +385,23 @@ class Records(Mapping[str, Record]):
         return f"<Records: {', '.join(self) or 'nothing yet'}{left_out and f'; {left_out}'}>"
 
 
+def _names_by(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    return {text: [name for name, other in texts.items() if other == text] for text in dict.fromkeys(texts.values())}
+
+
 def describe_left_out(left_out: Mapping[str, str]) -> str:
     """Return one line that lists the layers without a record by reason, or an empty string.
 
     >>> describe_left_out({"encoder.layers.0": "a linear layer"})
     'not recorded: encoder.layers.0 (a linear layer)'
     """
-    reasons = dict.fromkeys(left_out.values())
-    names = {reason: [name for name, other in left_out.items() if other == reason] for reason in reasons}
-    groups = [f"{', '.join(layers)} ({reason})" for reason, layers in names.items()]
+    groups = [f"{', '.join(layers)} ({reason})" for reason, layers in _names_by(left_out).items()]
     return f"not recorded: {'; '.join(groups)}" if groups else ""
 
 
 def describe_remarks(remarks: Mapping[str, str]) -> str:
     """Return one line with the remarks on all layers, or an empty string."""
-    layers: dict[str, list[str]] = {}
-    for name, remark in remarks.items():
-        layers.setdefault(remark, []).append(name)
+    layers = _names_by(remarks)
     if len(layers) == 1:
         return next(iter(layers))
     return "; ".join(f"{', '.join(names)}: {remark}" for remark, names in layers.items() if remark)

@@ -18,7 +18,6 @@ vectors, or a convolution of pixels. Any other floating-point input is its own e
 """
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -41,6 +40,8 @@ TOKENS = "input_ids"
 """Name of the argument that holds the tokens of an input."""
 IGNORED = -100
 """Class index that marks outputs without a known expected answer."""
+CHANGE = "change of the states"
+"""Name of the loss of a model that predicts no classes."""
 MAX_GENERATED = 100_000
 """Largest number of tokens that a user may ask a model to generate."""
 MakeArguments = Callable[[Any], Any]
@@ -91,7 +92,7 @@ def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
     )
 
 
-class Adapter(ABC):
+class Adapter:
     """The inputs and outputs of one kind of model."""
 
     accepts: ClassVar[str] = "a text"
@@ -118,9 +119,17 @@ class Adapter(ABC):
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
         return False
 
-    @abstractmethod
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input with its expected answer, or with the model's own answer; raises `InputError`."""
+        arguments = self.arguments(model, model_input)
+        states = find_states(call_model(model, arguments)) if self.measure == CHANGE else None
+        truth = self.truth(model, arguments)
+        return PreparedInput(input=model_input, arguments=arguments, truth=truth, before=states)
+
+    def truth(self, model: nn.Module, arguments: Any) -> Tensor | None:
+        """Return the class of each output (N, Tq), or `IGNORED`; None for a model without classes."""
+        del model, arguments
+        return None
 
     def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
         """Return the arguments of the model for an input; raises `InputError` for an input of another kind."""
@@ -156,14 +165,12 @@ class Adapter(ABC):
         assert logits is not None
         return logits
 
-    def outputs(
-        self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
-    ) -> Tensor:
-        """Return the logits (N, Tq, C) of `count` copies of an input, or with `loss` the user's loss (N, 1, 1).
+    def outputs(self, model: nn.Module, prepared: PreparedInput, count: int, loss: bool = False) -> Tensor:
+        """Return the logits (N, Tq, C) of an input in `count` copies, or with `loss` the user's loss (N, 1, 1).
 
         Raises `InputError` for a model without logits.
         """
-        logits, kind = self.logits(call_model(model, arguments)), type(model).__name__
+        logits, kind = self.logits(call_model(model, prepared.arguments)), type(model).__name__
         if logits is None:
             raise InputError(
                 f"{kind} returns states and no logits: choose a model with an output layer, such as a classifier "
@@ -221,10 +228,8 @@ class ClassifierAdapter(Adapter):
         """Return True: users give inputs without their classes."""
         return True
 
-    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        arguments = self.arguments(model, model_input)
-        truth = self.read_logits(model, arguments).argmax(-1)
-        return PreparedInput(input=model_input, arguments=arguments, truth=truth)
+    def truth(self, model: nn.Module, arguments: Any) -> Tensor:
+        return self.read_logits(model, arguments).argmax(-1)
 
     def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
         names = getattr(model.config, "id2label", None) or {}
@@ -244,22 +249,15 @@ class EncoderAdapter(Adapter):
 
     inputs: TextEncoder | ImageProcessor
     summary = "an encoder without an output layer"
-    measure = "change of the states"
+    measure = CHANGE
     unanswered = (
         "The model has no output layer and therefore no loss. The importance of a head is the relative change "
         "of the final states when the head is disabled.",
     )
 
-    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        arguments = self.arguments(model, model_input)
-        before = find_states(call_model(model, arguments))
-        return PreparedInput(input=model_input, arguments=arguments, before=before)
-
-    def outputs(
-        self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
-    ) -> Tensor:
-        logits = super().outputs(model, prepared, arguments, count, loss)
-        tokens = arguments.get(TOKENS)
+    def outputs(self, model: nn.Module, prepared: PreparedInput, count: int, loss: bool = False) -> Tensor:
+        logits, arguments = super().outputs(model, prepared, count, loss), prepared.arguments
+        tokens = arguments.get(TOKENS) if isinstance(arguments, dict) else None
         by_token = tokens is not None and logits.shape[1:] == (1, tokens.shape[1])
         return logits.transpose(1, 2) if by_token else logits
 
@@ -271,15 +269,12 @@ class CustomModel(Adapter):
     make_arguments: MakeArguments
     own_loss: Loss | None = None
     name_steps: NameSteps | None = None
+    accepts = "a text that the function passed to look() accepts"
     summary = "a custom model"
 
     @property
-    def accepts(self) -> str:  # type: ignore[override]
-        return "a text that the function passed to look() accepts"
-
-    @property
     def measure(self) -> str:  # type: ignore[override]
-        return "change of the states" if self.own_loss is None else "loss"
+        return CHANGE if self.own_loss is None else "loss"
 
     @property
     def unanswered(self) -> Sequence[str]:  # type: ignore[override]
@@ -289,12 +284,6 @@ class CustomModel(Adapter):
             "head is disabled."
         )
         return () if self.own_loss is not None else (states,)
-
-    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return an input, with the model's current output states if there is no loss function."""
-        arguments = self.arguments(model, model_input)
-        before = find_states(call_model(model, arguments)) if self.own_loss is None else None
-        return PreparedInput(input=model_input, arguments=arguments, before=before)
 
     def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
         value, target = model_input
@@ -311,12 +300,10 @@ class CustomModel(Adapter):
         logits = None if isinstance(output, Tensor) else super().logits(output)
         return with_steps(find_states(output)) if logits is None else logits
 
-    def outputs(
-        self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
-    ) -> Tensor:
+    def outputs(self, model: nn.Module, prepared: PreparedInput, count: int, loss: bool = False) -> Tensor:
         if not loss or self.own_loss is None:
-            return super().outputs(model, prepared, arguments, count)
-        output, losses = call_model(model, arguments), []
+            return super().outputs(model, prepared, count)
+        output, losses = call_model(model, prepared.arguments), []
         for row in range(count):
             answered = Answered(model, select_row(output, row, count))
             losses.append(torch.as_tensor(self.own_loss(answered, prepared.input.value)))  # type: ignore[arg-type]
@@ -400,11 +387,8 @@ class CausalLMAdapter(_TextAdapter):
     causal = True
     no_truth = "has one token, so there is no next token to predict: give a longer text"
 
-    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        arguments = self.arguments(model, model_input)
-        tokens = arguments["input_ids"]
-        truth = F.pad(tokens[:, 1:], (0, 1), value=IGNORED)
-        return PreparedInput(input=model_input, arguments=arguments, truth=truth)
+    def truth(self, model: nn.Module, arguments: Any) -> Tensor:
+        return F.pad(arguments["input_ids"][:, 1:], (0, 1), value=IGNORED)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         arguments = self.arguments(model, model_input)
@@ -414,12 +398,8 @@ class CausalLMAdapter(_TextAdapter):
         arguments = {"input_ids": sequence[:, :-1], "attention_mask": torch.ones_like(sequence[:, :-1])}
         new = sequence[0, start:].tolist()
         probabilities = self.read_logits(model, arguments)[0, -len(new) :].float().softmax(-1)
-        return Answer(
-            prepared=PreparedInput(input=model_input, arguments=arguments),
-            prediction=self.texts.decode(new),
-            outputs=self.texts.labels(new),
-            probabilities=probabilities[range(len(new)), new].tolist(),
-        )
+        prepared = PreparedInput(input=model_input, arguments=arguments)
+        return token_answer(self.texts, prepared, new, new, probabilities[range(len(new)), new])
 
 
 def generate_greedily(model: Any, arguments: dict[str, Any], count: int) -> Tensor:
@@ -439,6 +419,13 @@ def generate_greedily(model: Any, arguments: dict[str, Any], count: int) -> Tens
     with one_line_errors(model):
         sequence: Tensor = model.generate(**arguments, do_sample=False, num_beams=1, **options)
         return sequence
+
+
+def token_answer(
+    texts: TextEncoder, prepared: PreparedInput, text: list[int], outputs: list[int], probabilities: Tensor
+) -> Answer:
+    """Return an answer with the tokens of its text, and the tokens of its outputs with their probabilities."""
+    return Answer(prepared, texts.decode(text), None, texts.labels(outputs), probabilities.tolist())
 
 
 def _text(model_input: ModelInput) -> str:
@@ -480,13 +467,8 @@ class Seq2SeqAdapter(Adapter):
         probabilities = self.read_logits(model, prepared.arguments)[0].float().softmax(-1)
         target = prepared.truth[0].tolist()
         predicted = target if model_input.target is None else probabilities.argmax(-1).tolist()
-        return Answer(
-            prepared=prepared,
-            prediction=self.texts.decode(predicted),
-            truth=model_input.target,
-            outputs=self.texts.labels(target),
-            probabilities=probabilities[range(len(target)), target].tolist(),
-        )
+        shares = probabilities[range(len(target)), target]
+        return token_answer(self.texts, prepared, predicted, target, shares)._replace(truth=model_input.target)
 
 
 def _decoder_inputs(model: Any, target: Tensor) -> Tensor:
@@ -515,11 +497,9 @@ class MaskedLMAdapter(_TextAdapter):
             raise InputError("the tokenizer has no mask token: pass a loss function to look()")
         return number
 
-    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        arguments = self.arguments(model, model_input)
-        tokens = arguments["input_ids"]
-        truth = tokens.masked_fill(self.texts.is_special(tokens), IGNORED)
-        return PreparedInput(input=model_input, arguments=arguments, truth=truth)
+    def truth(self, model: nn.Module, arguments: Any) -> Tensor:
+        tokens: Tensor = arguments["input_ids"]
+        return tokens.masked_fill(self.texts.is_special(tokens), IGNORED)
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
         """Return the sum of the loss over copies with different masked tokens, and the number of masked tokens.
@@ -552,12 +532,7 @@ class MaskedLMAdapter(_TextAdapter):
         probabilities, predicted = logits[0, -len(tokens) :][positions].float().softmax(-1).max(-1)
         completed = tokens.clone()
         completed[positions] = predicted
-        return Answer(
-            prepared=prepared,
-            prediction=self.texts.decode(completed.tolist()),
-            outputs=self.texts.labels(predicted.tolist()),
-            probabilities=probabilities.tolist(),
-        )
+        return token_answer(self.texts, prepared, completed.tolist(), predicted.tolist(), probabilities)
 
 
 Embeddings = dict[tuple[Any, ...], nn.Module]
@@ -580,7 +555,7 @@ def patchable_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelIn
         return (find_states(output) if logits is None else logits)[0].float()
 
     def logits(prepared: PreparedInput, loss: bool) -> Tensor:
-        return adapter.outputs(model, prepared, prepared.arguments, 1, loss)[0].float()
+        return adapter.outputs(model, prepared, 1, loss)[0].float()
 
     def answer_class(text: str, classes: int, argument: str = "answer") -> int:
         texts = getattr(adapter, "texts", None)
@@ -589,7 +564,7 @@ def patchable_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelIn
             if text not in names:
                 raise unknown_choice(argument, text, names)
             return names.index(text)
-        ids = texts.target_ids(text)
+        ids = texts.target_ids(text, add_special_tokens=False)
         if not ids or not 0 <= ids[0] < classes:
             raise InputError(f"{argument} {text!r} has no token: give another text")
         return int(ids[0])
@@ -673,8 +648,8 @@ class _Passes:
             copies[self.name] = rows
         if self.gate is not None:
             copies[self.name] = self.gate(copies[self.name])
-        arguments = copies if isinstance(self.prepared.arguments, dict) else tuple(copies.values())
-        return self.adapter.outputs(self.model, self.prepared, arguments, count, loss)
+        arguments: Any = copies if isinstance(self.prepared.arguments, dict) else tuple(copies.values())
+        return self.adapter.outputs(self.model, dataclasses.replace(self.prepared, arguments=arguments), count, loss)
 
     def find_embedding(self) -> nn.Module:
         """Return the embedding; raises `InputError` if no output depends on one.

@@ -174,23 +174,19 @@ class TextEncoder:
 
     def target(self, model: nn.Module, text: str) -> Tensor:
         """Return the tokens (1, T) of a target, with its end token."""
-        with self._one_line_errors("tokenize this target"):
-            if callable(self.tokenizer):
-                ids = self.tokenizer(text_target=text)["input_ids"]
-            else:
-                ids = self.tokenizer.encode(text).ids
+        ids = self.target_ids(text)
         if not ids:
             raise InputError("target is empty: type a target, or leave it out")
         tokens = torch.tensor([ids], device=find_device(model))
         self._check_vocabulary(model, tokens)
         return tokens
 
-    def target_ids(self, text: str) -> list[int]:
-        """Return the tokens of a target or a continuation, without special tokens."""
+    def target_ids(self, text: str, **options: bool) -> list[int]:
+        """Return the tokens of a target or a continuation, with special tokens unless `options` leave them out."""
         with self._one_line_errors("tokenize this target"):
             if not callable(self.tokenizer):
-                return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
-            return list(self.tokenizer(text_target=text, add_special_tokens=False)["input_ids"])
+                return list(self.tokenizer.encode(text, **options).ids)
+            return list(self.tokenizer(text_target=text, **options)["input_ids"])
 
     def labels(self, ids: list[int]) -> list[str]:
         with self._one_line_errors("label its tokens"):

@@ -41,7 +41,7 @@ from regard.arguments import public
 from regard.attention.mechanism import Mechanism, list_parts
 from regard.attention.multihead import KeyValues
 from regard.attention.parts import Part, Slot
-from regard.attention.positions import LearnedPositions, Positions, Rotary
+from regard.attention.positions import Concatenated, LearnedPositions, Positions, Rotary
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 
@@ -162,6 +162,13 @@ class TaskModel(nn.Module):
         """Learned position vectors (T, D) of the input, or None."""
         positions = self.input_positions
         return positions.weight.detach() if isinstance(positions, LearnedPositions) else None
+
+
+def positions_of_input(positions: Any, layers: nn.Module) -> Positions | Rotary | None:
+    """Return the positions of an input: those of its embedding, or the first rotary positions in its layers."""
+    if isinstance(positions, Concatenated):
+        return positions.positions
+    return positions or next((module for module in layers.modules() if isinstance(module, Rotary)), None)
 
 
 class AutoregressiveModel(TaskModel):

@@ -16,7 +16,7 @@ Departures: dropout acts on embeddings and on the output of each layer, not on a
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +25,10 @@ from regard.arguments import Limits, check_fields, public
 from regard.attention.blocks import EPSILON, Block, Dropout, FeedForward, GatedActivation, LayerStack, Norm, Residual
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import Part
-from regard.attention.positions import BASE, Concatenated, Positions, Rotary, make_positions
+from regard.attention.positions import BASE, Positions, Rotary, make_positions
 from regard.attention.scores import Score
 from regard.errors import InputError, check_range
-from regard.models.base import CacheState, LanguageModel, ModelConfig
+from regard.models.base import CacheState, LanguageModel, ModelConfig, positions_of_input
 
 STD = 0.8
 """Standard deviation of initial matrices, times the root of the width.
@@ -117,12 +117,10 @@ class DecoderOnlyConfig(ModelConfig):
         """Width of each head."""
         return self.hidden // self.heads if self.head_size is None else self.head_size
 
-
-class LayerOutput(NamedTuple):
-    """States (B, T, D) after a layer, and its keys and values of all steps so far."""
-
-    states: Tensor
-    cache: KeyValues
+    @property
+    def norm_options(self) -> dict[str, Any]:
+        """Where normalization is, and its kind, for layers and stacks."""
+        return {"pre_norm": self.pre_norm, "epsilon": self.norm_epsilon, "norm": self.norm, "bias": self.bias}
 
 
 class DecoderOnlyLayer(Block):
@@ -130,13 +128,7 @@ class DecoderOnlyLayer(Block):
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
         super().__init__()
-        residual: dict[str, Any] = {
-            "pre_norm": config.pre_norm,
-            "dropout": config.dropout,
-            "epsilon": config.norm_epsilon,
-            "norm": config.norm,
-            "bias": config.bias,
-        }
+        residual: dict[str, Any] = {**config.norm_options, "dropout": config.dropout}
         self.self_attention = MultiHeadAttention(
             config.hidden,
             config.heads,
@@ -154,7 +146,7 @@ class DecoderOnlyLayer(Block):
             self.feed_forward = FeedForward(config.hidden, config.inner, config.activation, bias=config.bias)
             self.feed_forward_residual = Residual(config.hidden, **residual)
 
-    def forward(self, states: Tensor, past: KeyValues | None = None) -> LayerOutput:
+    def forward(self, states: Tensor, past: KeyValues | None = None) -> tuple[Tensor, KeyValues]:
         """Return states (B, T, D), and the keys and values of all steps so far, which are `past` in the next call.
 
         `states` contains all steps without `past`, and the steps after `past` otherwise.
@@ -170,7 +162,7 @@ class DecoderOnlyLayer(Block):
         states = self.attention_residual(states, attend)
         if self.feed_forward is not None:
             states = self.feed_forward_residual(states, self.feed_forward)
-        return LayerOutput(states, cache[0])
+        return states, cache[0]
 
 
 class DecoderStack(LayerStack):
@@ -178,8 +170,7 @@ class DecoderStack(LayerStack):
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
         layers = (DecoderOnlyLayer(config) for _ in range(config.layers))
-        norm: dict[str, Any] = {"epsilon": config.norm_epsilon, "norm": config.norm, "bias": config.bias}
-        super().__init__(layers, config.hidden, pre_norm=config.pre_norm, **norm)
+        super().__init__(layers, config.hidden, **config.norm_options)
 
     def forward(
         self, states: Tensor, past: tuple[KeyValues, ...] | None = None
@@ -251,9 +242,7 @@ class DecoderOnly(LanguageModel):
 
     @property
     def input_positions(self) -> Positions | Rotary | None:
-        if isinstance(self.positions, Concatenated):
-            return self.positions.positions
-        return self.positions or next((module for module in self.modules() if isinstance(module, Rotary)), None)
+        return positions_of_input(self.positions, self)
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:

@@ -450,9 +450,9 @@ class RecurrentConfig(ModelConfig):
     def _score(self) -> Score | None:
         if self.score == NO_SCORE:
             return None
-        choice = self.mechanism.slots.get("score")
-        if choice is not None:
-            return choice.build_score(self.hidden, self.memory_width)
+        if (choice := self.mechanism.slots.get("score")) is not None:
+            score: Score = choice.make(self.hidden, self.memory_width)
+            return score
         inner_width = () if self.score_width is None else (self.score_width,)
         return make_score(self.score, self.hidden, self.memory_width, *inner_width)
 

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from regard.arguments import Limits, check_fields, public
 from regard.attention.blocks import EPSILON, STANDARD, Activation, Decoder, Dropout, Encoder, check_encoder_layer
 from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.positions import Concatenated, Positions, Rotary, find_positions, make_positions
+from regard.attention.positions import Positions, Rotary, find_positions, make_positions
 from regard.attention.scores import find_score
-from regard.models.base import CacheState, ModelConfig, Seq2Seq, take_rows
+from regard.models.base import CacheState, ModelConfig, Seq2Seq, positions_of_input, take_rows
 
 POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary", "none")
 
@@ -175,12 +175,7 @@ class Transformer(Seq2Seq):
 
     @property
     def input_positions(self) -> Positions | Rotary | None:
-        positions = self.source_positions
-        if isinstance(positions, Concatenated):
-            return positions.positions
-        if positions is None:
-            return next((module for module in self.encoder.modules() if isinstance(module, Rotary)), None)
-        return positions
+        return positions_of_input(self.source_positions, self.encoder)
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts), with `source_mask` (B, Ts) True before the end."""
@@ -190,9 +185,7 @@ class Transformer(Seq2Seq):
 
     def embedded(self, source: Tensor) -> Tensor:
         """Return the input (B, Ts, D) of the encoder for sources (B, Ts)."""
-        embedded = self.input_embedding(source) * self.scale
-        states: Tensor = self.dropout(self._add_positions(self.source_positions, embedded))
-        return states
+        return self._embed(self.input_embedding, self.source_positions, source)
 
     def read(self, target_in: Tensor, memory: TransformerMemory, forced: Tensor | None = None) -> Tensor:
         """Return the states (B, Tt, D) of the decoder for target_in (B, Tt). `forced` must be None."""
@@ -223,10 +216,9 @@ class Transformer(Seq2Seq):
 
     def embed(self, tokens: Tensor, offset: int) -> Tensor:
         """Return the input (N, T, D) of the decoder for tokens (N, T) from position `offset` on."""
-        embedded = self.target_embedding(tokens) * self.scale
-        states: Tensor = self.dropout(self._add_positions(self.target_positions, embedded, offset))
-        return states
+        return self._embed(self.target_embedding, self.target_positions, tokens, offset)
 
-    @staticmethod
-    def _add_positions(positions: nn.Module | None, states: Tensor, offset: int = 0) -> Tensor:
-        return states if positions is None else positions(states, offset)
+    def _embed(self, embedding: nn.Module, positions: nn.Module | None, tokens: Tensor, offset: int = 0) -> Tensor:
+        states = embedding(tokens) * self.scale
+        embedded: Tensor = self.dropout(states if positions is None else positions(states, offset))
+        return embedded
