@@ -32,7 +32,9 @@ class Words:
 class FakeAligner:
     """Aligns "dog" and "canine" with "Hund", "man" and "gentleman" with "Mann", with a weight."""
 
-    run = SimpleNamespace(task=SimpleNamespace(source_vocabulary=Words(), target_vocabulary=Words(), longest_target=50))
+    run = SimpleNamespace(
+        task=SimpleNamespace(target_vocabulary=Words(), vocabularies=(Words(), Words()), longest_target=50)
+    )
 
     def __init__(self, weight: float = 0.8) -> None:
         self.weight = weight

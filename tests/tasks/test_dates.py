@@ -7,7 +7,8 @@ import torch
 from babel.dates import format_date, format_skeleton
 from hypothesis import given, strategies as st
 
-from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, Dates, DatesTaskConfig, is_held_out, write_date
+from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, Dates, DatesTaskConfig, write_date
+from regard.tasks.pairs import is_held_out
 
 DATES = Dates()
 STYLES = [style for styles in DATES.styles for style in styles]
@@ -86,7 +87,11 @@ def test_training_never_draws_held_out_days(generator: torch.Generator) -> None:
     trained = {pair.target for pair in DATES.pairs(3000, generator)}
     unseen = {pair.target for pair in DATES.pairs(3000, generator, unseen=True)}
     assert not trained & unseen
-    held = {(FIRST + datetime.timedelta(days=day)).isoformat() for day in range(DAYS) if is_held_out(day)}
+    held = {
+        (FIRST + datetime.timedelta(days=day)).isoformat()
+        for day in range(DAYS)
+        if is_held_out(day.to_bytes(4, "little"))
+    }
     assert unseen <= held and not trained & held
     assert 0.09 < len(held) / DAYS < 0.11
 

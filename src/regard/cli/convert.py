@@ -86,7 +86,7 @@ def run_export(argv: list[str]) -> None:
     from regard.convert.exchange import export
 
     run: Any = flags.storage.load(name)
-    examples = None if flags.examples is None else read_sentences(flags.examples)
+    examples = read_sentences(flags.examples)
     folder = export(run, flags.output, to=flags.to, examples=examples, license=flags.license)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{read_certificate(folder).summary()}\n")
 
@@ -118,6 +118,6 @@ def run_import(argv: list[str]) -> None:
     from regard.convert.certificate import read_certificate
     from regard.convert.exchange import import_model
 
-    options = {**vars(flags), "examples": None if flags.examples is None else read_sentences(flags.examples)}
+    options = {**vars(flags), "examples": read_sentences(flags.examples)}
     run_folder = import_model(folder, **options)
     sys.stdout.write(f"Imported into {run_folder}\n{read_certificate(run_folder).summary()}\n")

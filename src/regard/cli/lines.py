@@ -81,8 +81,12 @@ def read_line(line: bytes, number: int) -> str:
     return text.rstrip("\r\n")
 
 
-def read_sentences(path: Path) -> list[str]:
-    """Return the non-blank lines of a file. Raises `InputError` if the file cannot be read."""
+def read_lines(path: Path | None) -> list[str]:
+    """Return the lines of a file, or of standard input. Raises `InputError` if the file cannot be read."""
     with open_lines(path) as file:
-        lines = [read_line(line, number) for number, line in enumerate(file, start=1)]
-    return [line for line in lines if line.strip()]
+        return [read_line(line, number) for number, line in enumerate(file, start=1)]
+
+
+def read_sentences(path: Path | None) -> list[str] | None:
+    """Return the non-blank lines of a file; None without a file. Raises `InputError` if it cannot be read."""
+    return None if path is None else [*filter(str.strip, read_lines(path))]

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import tyro
 
 import regard
-from regard.cli.lines import numbered_chunks, open_lines, read_line
+from regard.cli.lines import numbered_chunks, open_lines, read_line, read_lines
 from regard.cli.parsing import read_command, take_flags
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import answer_output, print_message, save_and_print
@@ -55,7 +55,7 @@ def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequ
     """Transfer the markup of each text to its answers. A text that contains only markup is its own answer."""
     alignments = iter(run.align(_make_pairs([text.text for text in marked], answers), unit=UNIT))
     results: list[Answers] = []
-    source, target = run.task.source_vocabulary, run.task.target_vocabulary
+    source, target = run.task.vocabularies
     for text, ranked in zip(marked, answers, strict=True):
         if ranked is None and text.elements and is_blank(text.text):
             ranked = [blank_answer(transfer_markup(text, text.text, []))]
@@ -132,7 +132,7 @@ class ConstraintFlags:
         """Return the constraints, except those of `prefixes`. Raises `InputError` for unknown symbols."""
         if self.prefix is not None and self.prefixes is not None:
             raise InputError("--prefix and --prefixes exclude each other: leave out one of them")
-        glossary = {} if self.glossary is None else parse_glossary(_read_lines(self.glossary), str(self.glossary))
+        glossary = {} if self.glossary is None else parse_glossary(read_lines(self.glossary), str(self.glossary))
         vocabulary = run.task.target_vocabulary
         if self.prefix is not None:
             encode_constraint("prefix", self.prefix, vocabulary)
@@ -144,16 +144,9 @@ class ConstraintFlags:
                 )
         for term in (*self.term, *glossary.values()):
             encode_constraint("term", term, vocabulary)
-        return Controls(
-            prefix=self.prefix or "",
-            min_length=self.min_length,
-            max_length=self.max_length,
-            no_repeat_ngram=self.no_repeat_ngram,
-            repetition_penalty=self.repetition_penalty,
-            terms=self.term,
-            glossary=glossary,
-            replace_unknown=self.replace_unknown,
-        )
+        same = vars(self).keys() & {option.name for option in fields(Controls)} - {"prefix", "glossary"}
+        options = {name: getattr(self, name) for name in same}
+        return Controls(prefix=self.prefix or "", terms=self.term, glossary=glossary, **options)
 
     def read_prefixes(self, texts: Path | None) -> Iterator[str] | None:
         """Return the lines of `prefixes`, and report how many of them are blank. None without such a file.
@@ -163,7 +156,7 @@ class ConstraintFlags:
         """
         if self.prefixes is None:
             return None
-        lines = _read_lines(self.prefixes)
+        lines = read_lines(self.prefixes)
         if texts is not None and texts.is_file() and (count := file_digest(texts).lines) != len(lines):
             raise InputError(
                 f"{str(self.prefixes)!r} has {plural(len(lines), 'line')}, but {str(texts)!r} has {count:,}: "
@@ -172,11 +165,6 @@ class ConstraintFlags:
         if blank := sum(map(is_blank, lines)):
             print_message(f"blank lines of {str(self.prefixes)!r}: {blank}; their answers have no prefix")
         return iter(lines)
-
-
-def _read_lines(path: Path | None) -> list[str]:
-    with open_lines(path) as file:
-        return [read_line(line, number) for number, line in enumerate(file, start=1)]
 
 
 def warn_missing_terms(run: SequenceRun, controls: Controls, text: str, answers: Answers, name: str) -> None:
@@ -393,11 +381,7 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
     if len(folders) <= len(others):
         raise InputError("--ensemble names a run twice, or RUN itself: name only other runs")
     return {
-        **{name: getattr(flags, name) for name in SEARCH},
-        "length_penalty": flags.length_penalty,
-        "batchsize": flags.batchsize,
-        "engine": flags.engine,
-        "precision": flags.precision,
+        **{name: getattr(flags, name) for name in (*SEARCH, "length_penalty", "batchsize", "engine", "precision")},
         "scored": flags.scores,
         # Constrained answers have no traces.
         "traced": flags.doubts.wanted and flags.engine != "ctranslate2" and flags.constraints == ConstraintFlags(),
@@ -529,7 +513,7 @@ def run_generate(argv: list[str]) -> None:
     if loaded.task.answers != "tokens":
         raise InputError(f"run {name!r} is not a language model: try `regard test {name}`")
     keep_memory()
-    prompts = prompts or _read_lines(flags.input)
+    prompts = prompts or read_lines(flags.input)
     beam = 1 if flags.beam is None else flags.beam
     options = {name: getattr(flags, name) for name in SEARCH} | {"beam": beam, "new": flags.new}
     output = answer_output()

@@ -284,26 +284,19 @@ def forbid_repetition(size: int, scores: Tensor, prefixes: Tensor, sources: Sequ
     scores.scatter_add_(-1, ngrams[..., -1], bans)
 
 
+@dataclass(frozen=True)
 class Rules(Constraints):
-    """The rules for the sources of a batch. `penalties`: rules that change logits. `bans`: rules that change
-    log-probabilities. `prefixes`: tokens with which the answer to each source begins, or an empty sequence.
-    `terms`: terms that must occur. `never`: tokens that never occur in an answer."""
+    """The rules for the sources of a batch."""
 
-    def __init__(
-        self,
-        *,
-        penalties: Sequence[Rule] = (),
-        bans: Sequence[Rule] = (),
-        prefixes: Sequence[Sequence[int]] = (),
-        terms: RequiredTerms | None = None,
-        never: Sequence[int] = NEVER,
-    ) -> None:
-        self.penalties, self.prefixes, self.terms, self.never = penalties, prefixes, terms, never
-        self.bans = [*bans, *([] if terms is None else [terms.apply])]
+    penalties: Sequence[Rule]  # Rules that change logits
+    bans: Sequence[Rule]  # Rules that change log-probabilities
+    prefixes: Sequence[Sequence[int]]  # Tokens with which the answer to each source begins, or an empty sequence
+    terms: RequiredTerms | None  # Terms that must occur
+    never: Sequence[int]  # Tokens that never occur in an answer
 
     def log_probabilities(self, logits: Tensor, prefixes: Tensor, sources: Sequence[int]) -> Tensor:
         time = prefixes.shape[-1] - 1
-        begun = [row for row, source in enumerate(sources) if self.prefixes and time < len(self.prefixes[source])]
+        begun = [row for row, source in enumerate(sources) if time < len(self.prefixes[source])]
         rows = torch.tensor(begun, device=logits.device, dtype=torch.int64)
         forced = torch.tensor([self.prefixes[sources[row]][time] for row in begun], device=logits.device)
         # The rules do not apply to forced tokens, which are not a choice of the search.
@@ -485,14 +478,11 @@ def make_constraints(controls: Controls, requirements: Sequence[Requirement]) ->
         bans.append(partial(forbid_early_end, controls.min_length))
     if controls.no_repeat_ngram:
         bans.append(partial(forbid_repetition, controls.no_repeat_ngram))
-    terms = [requirement.terms for requirement in requirements]
+    terms = None
+    if any(requirement.terms for requirement in requirements):
+        terms = RequiredTerms([requirement.terms for requirement in requirements])
+        bans.append(terms.apply)
     prefixes = [requirement.prefix for requirement in requirements]
-    if not (penalties or bans or any(terms) or any(prefixes) or controls.replace_unknown):
+    if not (penalties or bans or any(prefixes) or controls.replace_unknown):
         return UNCONSTRAINED
-    return Rules(
-        penalties=penalties,
-        bans=bans,
-        prefixes=prefixes,
-        terms=RequiredTerms(terms) if any(terms) else None,
-        never=controls.never,
-    )
+    return Rules(penalties, bans, prefixes, terms, controls.never)

@@ -1,7 +1,6 @@
 """The tree of all prefixes in the beam of a search, with the alternatives for the next token."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from rich.text import Text
@@ -65,13 +64,16 @@ class SearchTree(Result):
     best: list[int]
     """Indices of the best answer's branches, from the first token on."""
 
+    def branches_to(self, number: int) -> list[int]:
+        """Return the indices of the branches up to a branch, from the first token on."""
+        numbers = [number]
+        while (parent := self.branches[numbers[0]].parent) is not None:
+            numbers.insert(0, parent)
+        return numbers
+
     def path(self, number: int) -> list[int]:
         """Return the tokens up to a branch, without the end of sequence."""
-        tokens: list[int] = []
-        current: int | None = number
-        while current is not None:
-            tokens, current = [self.branches[current].token, *tokens], self.branches[current].parent
-        return tokens[:-1] if self.branches[number].ended else tokens
+        return [self.branches[index].token for index in self.branches_to(number) if not self.branches[index].ended]
 
     @property
     def leaves(self) -> list[int]:
@@ -118,8 +120,9 @@ def search_tree(
         model, source, source != PAD, width=beam, max_len=limit, alpha=length_penalty, on_step=builder.add_step
     )
     tree = SearchTree(input=text, beam=beam, begin=builder.begin, branches=builder.branches, best=[])
-    tree.best.extend(_answer_branches(tree, best.tokens, finished=best.finished))
-    return tree
+    leaves = [leaf for leaf in tree.leaves if tree.branches[leaf].ended == best.finished]
+    answer = next((leaf for leaf in leaves if tree.path(leaf) == best.tokens), None)
+    return tree if answer is None else replace(tree, best=tree.branches_to(answer))
 
 
 class _TreeBuilder:
@@ -168,14 +171,3 @@ class _TreeBuilder:
             )
         )
         return len(self.branches) - 1
-
-
-def _answer_branches(tree: SearchTree, tokens: Sequence[int], *, finished: bool) -> list[int]:
-    """Return the branches of an answer, from its first token on."""
-    for number in tree.leaves:
-        if tree.branches[number].ended == finished and tree.path(number) == list(tokens):
-            numbers = [number]
-            while (parent := tree.branches[numbers[0]].parent) is not None:
-                numbers.insert(0, parent)
-            return numbers
-    return []

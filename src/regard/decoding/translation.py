@@ -182,26 +182,16 @@ SLACK = 50  # Number of tokens by which an answer may exceed twice the length of
 
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Candidate(Result):
-    """One answer to one text."""
+class Candidate(Result, Hypothesis):
+    """One answer to one text: a hypothesis with its text."""
 
     text: str
-    tokens: list[int]
-    """Target vocabulary indices, without the end of sequence."""
-    log_probability: float
-    """Natural logarithm of the probability of the whole answer."""
-    score: float
-    """Score for ranking answers: log-probability divided by the length penalty."""
-    finished: bool
-    """Whether the model ended the answer before the length limit."""
     misplaced: tuple[str, ...] = ()
     """Translations of the glossary that the answer has in another place than that of their source terms."""
-    trace: SearchTrace | None = field(default=None, repr=False, compare=False)
-    """What the search computed for the answer, with `traced` and if the search knows it."""
 
     def json(self) -> dict[str, Any]:
         """Return the fields as plain values, without the trace."""
-        return {name: value for name, value in super().json().items() if name != "trace"}
+        return {"text": self.text, **{name: value for name, value in super().json().items() if name != "trace"}}
 
     def __str__(self) -> str:
         return self.text

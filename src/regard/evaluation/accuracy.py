@@ -3,6 +3,7 @@ outputs, with its attention on relevant inputs."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,24 +22,17 @@ CHUNK = 1000  # Number of samples in a batch
 
 
 def fresh_batches(
-    task: Task,
-    samples: int,
-    generator: torch.Generator,
-    *,
-    sample_len: int | None = None,
-    vary_len: bool = False,
-    signal: str | None = None,
-) -> Iterator[Batch]:
-    """Yield `samples` samples in batches of at most `CHUNK`; other arguments as in `Task.sample`.
+    task: Task | TokenTask, samples: int, generator: torch.Generator, *, size: int = CHUNK, **options: Any
+) -> Iterator[Any]:
+    """Yield `samples` samples in batches of at most `size`; `options`: those of `Task.sample`, `TokenTask.sample`.
 
     >>> from regard.tasks.counting import Counting
     >>> batches = fresh_batches(Counting(), 1500, torch.Generator())
     >>> [len(batch.inputs) for batch in batches]
     [1000, 500]
     """
-    for done in range(0, samples, CHUNK):
-        size = min(CHUNK, samples - done)
-        yield task.sample(size, generator, sample_len=sample_len, vary_len=vary_len, signal=signal)
+    for done in range(0, samples, size):
+        yield task.sample(min(size, samples - done), generator, **options)
 
 
 @torch.inference_mode()

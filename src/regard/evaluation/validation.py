@@ -78,15 +78,14 @@ class Validation:
         }
 
     def _measure(self, model: Seq2Seq, text: ValidationText) -> dict[str, float]:
-        vocabularies = self.task.source_vocabulary, self.task.target_vocabulary
         sources, references = [source for source, _ in text.pairs], [target for _, target in text.pairs]
-        translations = translate(model, *vocabularies, sources, Search(), max_len=self.task.longest_target)
+        translations = translate(model, *self.task.vocabularies, sources, Search(), max_len=self.task.longest_target)
         answers = [best.text for best, *_ in translations]
         scores = quality(answers, references, lowercase=self.task.config.lowercase, tokenize=text.tokenizer)
         if scores.warning and not self._warned:
             self._warned = True
             print_status(f"regard: warning: {scores.warning}", show=True)
-        scored = score_pairs(model, *vocabularies, text.pairs)
+        scored = score_pairs(model, *self.task.vocabularies, text.pairs)
         loss = -math.fsum(pair.log_probability for pair in scored) / sum(pair.tokens for pair in scored)
         perplexity = math.exp(min(loss, LARGEST_LOSS))
         return {"bleu": scores.main, "chrf": scores.chrf, "valid_loss": loss, "valid_perplexity": perplexity}

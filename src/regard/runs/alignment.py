@@ -139,7 +139,7 @@ class Aligner:
     ) -> list[LinkedPair]:
         """Return the links of sentence pairs; see `SequenceRun.align`."""
         heads, unit = self.heads(by), unit or self.unit
-        source, target = self.run.task.source_vocabulary, self.run.task.target_vocabulary
+        source, target = self.run.task.vocabularies
         cuts = [(tokenize(text, source, unit), tokenize(answer, target, unit)) for text, answer in pairs]
         # Batches of pairs with similar lengths need less padding.
         order = sorted(range(len(cuts)), key=lambda index: len(cuts[index][1].indices))
@@ -319,7 +319,7 @@ Words = list[tuple[Span, list[tuple[Span, float, bool]]]]
 
 def _linked_words(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[Words]:
     """Return the words of each answer with the source words."""
-    source, target = aligner.run.task.source_vocabulary, aligner.run.task.target_vocabulary
+    source, target = aligner.run.task.vocabularies
     result = []
     for (text, answer), pair in zip(pairs, aligner.align(pairs, unit=UNIT), strict=True):
         spans = word_spans(text, UNIT, source.offsets(text))

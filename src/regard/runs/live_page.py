@@ -7,7 +7,6 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -135,10 +134,10 @@ def _unsupported(run: AnyRun) -> str | None:
     if isinstance(run, AnswerRun):
         if type(run.task) not in LETTER_TASKS:
             return f"task {run.name} is not supported in a page"
-    elif not isinstance(run, PairRun) or any(
-        type(vocabulary) not in (CharacterVocabulary, WordVocabulary)
-        for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
-    ):
+    elif not isinstance(run, PairRun) or not {*map(type, run.task.vocabularies)} <= {
+        CharacterVocabulary,
+        WordVocabulary,
+    }:
         return "its inputs are pieces of a learned vocabulary, and a page cannot split text into such pieces"
     if count > MAX_PARAMETERS:
         return f"its model has {count:,} parameters, but a page stores at most {MAX_PARAMETERS:,}"
@@ -157,7 +156,7 @@ def _of_answer_run(run: AnswerRun) -> Described:
     known = [{"source": text, "target": "", "alignment": []} for text in texts]
     names = ("name", "vocabulary", "signals", "outputs", "classes", "accepts")
     described = {**{name: getattr(task, name) for name in names}, "max_len": run.max_len}
-    logits = partial(_call, lambda: [model(batch.inputs, batch.mask)])
+    logits = torch.inference_mode()(lambda: [model(batch.inputs, batch.mask)])
     return known, logits, described, [1 if vary_len else run.max_len, run.max_len]
 
 
@@ -175,13 +174,8 @@ def _of_pair_run(run: Any) -> Described:
         "most_target": min(task.longest_target, MAX_STEPS),
         "unit": task.source_vocabulary.unit,
     }
-    logits = partial(_call, lambda: [model(batch.source, batch.source_mask, batch.target_in)])
+    logits = torch.inference_mode()(lambda: [model(batch.source, batch.source_mask, batch.target_in)])
     return [pair._asdict() for pair in pairs], logits, described, [1, run.longest_seen]
-
-
-@torch.inference_mode()
-def _call(compute: Callable[[], list[Tensor]]) -> list[Tensor]:
-    return compute()
 
 
 def _training(run: AnyRun) -> dict[str, Any] | None:

@@ -82,7 +82,17 @@ def load(
 
 def read_run(folder: RunFolder, *, trust_code: bool = False) -> AnyRun:
     """Load a run from its folder. Accepted edits that were reported before are not reported again."""
-    return read_consistently(folder, lambda: _read(folder, trust_code=trust_code))
+
+    def read() -> AnyRun:
+        config = folder.read_config(trust_code=trust_code)
+        task = read_task(config, folder)
+        model = build_model(config, task)
+        step = load_weights(model, folder)
+        if not task.draws and torch.cuda.is_available():
+            model.cuda()
+        return make_run(folder, config, step, task, model)
+
+    return read_consistently(folder, read)
 
 
 def read_consistently(folder: RunFolder, read: Callable[[], Result]) -> Result:
@@ -98,16 +108,6 @@ def read_consistently(folder: RunFolder, read: Callable[[], Result]) -> Result:
         else:
             if folder.identity == identity:
                 return result
-
-
-def _read(folder: RunFolder, *, trust_code: bool) -> AnyRun:
-    config = folder.read_config(trust_code=trust_code)
-    task = read_task(config, folder)
-    model = build_model(config, task)
-    step = load_weights(model, folder)
-    if not task.draws and torch.cuda.is_available():
-        model.cuda()
-    return make_run(folder, config, step, task, model)
 
 
 def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, model: nn.Module) -> AnyRun:

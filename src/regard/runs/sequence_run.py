@@ -68,9 +68,8 @@ def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:
     def content(vocabulary: Any) -> Any:
         return vocabulary.to_json() if hasattr(vocabulary, "to_json") else vocabulary.symbols
 
-    for side in ("source", "target") if run is not other else ():
-        vocabulary = f"{side}_vocabulary"
-        if content(getattr(run.task, vocabulary)) != content(getattr(other.task, vocabulary)):
+    for side, own, others in zip(("source", "target"), run.task.vocabularies, other.task.vocabularies, strict=True):
+        if run is not other and content(own) != content(others):
             raise InputError(
                 f"the {side} vocabularies of {str(run.folder)!r} and {str(other.folder)!r} differ: "
                 "give runs that were trained with the same vocabularies"
@@ -184,13 +183,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         answers = [[blank_answer()] for _ in texts]
         if not nonblank:
             return answers
-        own = partial(
-            translate,
-            [run.model for run in runs],
-            self.task.source_vocabulary,
-            self.task.target_vocabulary,
-            max_len=min(run.task.longest_target for run in runs),
-        )
+        longest = min(run.task.longest_target for run in runs)
+        own = partial(translate, [run.model for run in runs], *self.task.vocabularies, max_len=longest)
         find = partial(own if opened is None else opened.search, batchsize=batchsize, scored=scored)
         found = find(nonblank, search)
         if search.controls.glossary:
@@ -213,8 +207,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         self.check_texts([text])
         return search_tree(
             self.model,
-            self.task.source_vocabulary,
-            self.task.target_vocabulary,
+            *self.task.vocabularies,
             text,
             beam=self.usual_beam if beam is None else beam,
             length_penalty=self.usual_length_penalty,
@@ -249,9 +242,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         # Labels show the text, even if the model reads a symbol as unknown.
         sources = [*task.source_vocabulary.pieces(source), *task.source_vocabulary.labels([EOS])]
         targets = task.target_vocabulary.labels([*tokens, EOS])
-        known, answer, relevant = task.known(source), task.target_vocabulary.decode(tokens), None
-        if known is not None and known.target == answer:
-            relevant = alignment_mask([known], len(sources), len(targets))[0].numpy()
+        known, answer = task.known(source), task.target_vocabulary.decode(tokens)
+        relevant = self._relevant(source, answer, len(sources), len(targets))
         outputs, inputs = [visible(label) for label in targets], [visible(label) for label in sources]
         fed = [*task.target_vocabulary.labels([BOS]), *outputs[:-1]]
         labels = {CROSS: (outputs, inputs), "encoder": (inputs, inputs), "decoder": (outputs, fed)}
@@ -273,6 +265,12 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         batch = PairBatch(read_source([source], self.task.source_vocabulary), collate([tokens]))
         return batch.to(next(self.model.parameters()).device)
 
+    def _relevant(self, source: str, answer: str, *steps: int) -> np.ndarray | None:
+        known = self.task.known(source)
+        if known is None or known.target != answer:  # the alignment of another answer is unknown
+            return None
+        return alignment_mask([known], *steps)[0].numpy()
+
     def forward_pass(self, input: str) -> ForwardPass:
         [[best, *_]] = self.search([input])
         batch, model = self._batch(replace_surrogates(input), best.tokens), self.model.eval()
@@ -288,9 +286,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         check_range("batchsize", batchsize, 1, 10**6)
         pairs = list(pairs)
         self.check_texts([source for source, _ in pairs])
-        return score_pairs(
-            self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
-        )
+        return score_pairs(self.model, *self.task.vocabularies, pairs, batchsize=batchsize)
 
     @property
     def aligner(self) -> Aligner:
@@ -361,8 +357,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         if reverse is not None:
             turned_links = [links.turned() for links in known]
             reverse.choose_alignment(turned, turned_links, against=against, unit=unit, keep=keep, seed=seed)
-        vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
-        cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
+        cuts, weights = all_weights(self.model, pairs, self.task.vocabularies, unit)
         for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
             links.check(len(source.spans), len(target.spans), f"pair {number}")
         heads = cross_attention_heads(self.model)
@@ -396,8 +391,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
 
         eflomal also learns from the run's training text. Raises `InputError` without the extra `align`.
         """
-        vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
-        return align_with_eflomal(pairs, self.trained_on(MOST_SILVER), vocabularies)
+        return align_with_eflomal(pairs, self.trained_on(MOST_SILVER), self.task.vocabularies)
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return at most `most` pairs of the training data, or pairs generated in the same way."""
@@ -499,12 +493,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
 
     def trial(self, input: Any) -> ProbeInput:
         (source, target), task, model = self.prepare(input)[:2], self.task, self.model
-        tokens = collate([task.target_vocabulary.encode(target)])
-        batch = PairBatch(collate([task.source_vocabulary.encode(source)]), tokens)
-        known, relevant = task.known(source), None
-        if known is not None and known.target == target:  # the alignment of another answer is unknown
-            relevant = alignment_mask([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
-        batch = batch.to(next(model.parameters()).device)
+        batch = self._batch(source, task.target_vocabulary.encode(target))
+        relevant = self._relevant(source, target, *batch.source.shape[1:], *batch.target.shape[1:])
 
         def run_tokens(sources: Tensor) -> Tensor:
             logits: Tensor = model(sources, sources != PAD, batch.target_in.expand(len(sources), -1))
@@ -780,7 +770,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
             lines=lines,
             total_lines=test_text.number,
             counts=str(test_text.counts),
-            unknown=unknown_in_pairs("test", pairs, (task.source_vocabulary, task.target_vocabulary)),
+            unknown=unknown_in_pairs("test", pairs, task.vocabularies),
             learned=learned,
             quality=scores,
             seconds=seconds,

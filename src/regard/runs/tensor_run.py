@@ -47,7 +47,7 @@ REST = "rest"  # Label of the additional learned step of a model trained on all 
 class TensorRun(Run[TaskPart, ModelPart]):
     """Base class of runs whose inputs are tensors (T,) or (T, W): `AnswerRun` and `LanguageRun`."""
 
-    task: Any
+    task: Task | TokenTask
     chunk: ClassVar[int]  # Number of inputs per forward pass
 
     def attend(
@@ -75,8 +75,7 @@ class TensorRun(Run[TaskPart, ModelPart]):
 
     def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
         """Return a random input that is not in the training data; options as in `attend`."""
-        rendered: str = self.task.render(self._drawn(sample_len, signal, seed)[0])
-        return rendered
+        return self.task.render(self._drawn(sample_len, signal, seed)[0])
 
     def check(self, input: str) -> None:
         self.task.parse(input)
@@ -111,8 +110,7 @@ class TensorRun(Run[TaskPart, ModelPart]):
             return self._drawn(sample_len, signal, seed)
         if sample_len is not None or signal is not None:
             raise InputError(f"input is given: leave out {' and '.join(self.drawn_by)}, only for random inputs")
-        inputs: Tensor = self.task.parse(input)
-        return inputs
+        return self.task.parse(input)
 
     def _logits(self, inputs: Tensor) -> Tensor:
         logits: Tensor = self.model(inputs.to(next(self.model.parameters()).device))
@@ -313,11 +311,9 @@ class AnswerRun(TensorRun[TaskPart, ModelPart]):
         The length is fixed even after training with vary_len, so that exact match is comparable between runs.
         """
         report = self.test(seed=seed, sample_len=self.max_len)
-        if report.relevance is None:
-            return Figures(exact_match=report.exact_match)
-        return Figures(
-            exact_match=report.exact_match, relevance=max(report.relevance.heads), uniform=report.relevance.uniform
-        )
+        share = report.relevance
+        attention: dict[str, Any] = {} if share is None else {"relevance": max(share.heads), "uniform": share.uniform}
+        return Figures(exact_match=report.exact_match, **attention)
 
 
 # Runs of language models: test them, continue prompts, and inspect their attention.
@@ -388,18 +384,15 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
         drawn with `seed`, independently of the training data. Raises `InputError` for invalid options.
         """
         check_range("samples", samples, 1, 10**7)
-        figures = measure_tokens(
-            self.model, self.task, self._batches(samples, make_generator(seed, "test"), sample_len)
-        )
+        batches = self._batches(samples, make_generator(seed, "test"), sample_len=sample_len)
+        figures = measure_tokens(self.model, self.task, batches)
         note = "" if sample_len is None else self.unusual(sample_len)
         return LanguageReport(
             samples=samples, sample_len=sample_len, figures=figures, measure=self.traits.measure, note=note
         )
 
-    def _batches(self, samples: int, generator: torch.Generator, sample_len: int | None = None) -> Iterator[TokenBatch]:
-        for done in range(0, samples, self.chunk):
-            count = min(self.chunk, samples - done)
-            yield self.task.sample(count, generator, sample_len=sample_len, unseen=True)
+    def _batches(self, samples: int, generator: torch.Generator, **options: Any) -> Iterator[TokenBatch]:
+        return fresh_batches(self.task, samples, generator, size=self.chunk, unseen=True, **options)
 
     def unusual(self, steps: int) -> str:
         longest = self.task.lengths[-1]
@@ -528,6 +521,5 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
     def figures(self, *, seed: int = 0) -> Figures:
         figures = self.test(seed=seed).figures
         heads = [share for layer in figures.relevance.values() for share in layer]
-        if not heads:
-            return Figures(exact_match=figures.exact_match)
-        return Figures(exact_match=figures.exact_match, relevance=max(heads), uniform=figures.uniform)
+        uniform = figures.uniform if heads else None
+        return Figures(exact_match=figures.exact_match, relevance=max(heads, default=None), uniform=uniform)

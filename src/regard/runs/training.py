@@ -403,11 +403,10 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
             shutil.copyfile(folder.path / UNKNOWN_FILE, building.path / UNKNOWN_FILE)
         if is_folder(folder.path / "tensorboard"):
             shutil.copytree(folder.path / "tensorboard", building.path / "tensorboard", symlinks=True)
-        left_out = [path.name for path in sorted(folder.path.iterdir()) if not (building.path / path.name).exists()]
-    now = config.schedules[-1]
-    print_status(f"New learning-rate schedule: {now}", show=True)
-    copied = {"trainer", "metrics.jsonl"}  # empty metrics have no new file
-    if left_out := [name for name in left_out if name not in copied]:
+        copied = {"trainer", "metrics.jsonl", *(path.name for path in building.path.iterdir())}  # metrics may be empty
+        left_out = sorted(path.name for path in folder.path.iterdir() if path.name not in copied)
+    print_status(f"New learning-rate schedule: {config.schedules[-1]}", show=True)
+    if left_out:
         print_status(f"Removed results of the earlier model: {', '.join(left_out)}", show=True)
 
 

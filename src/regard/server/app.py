@@ -13,6 +13,7 @@ import contextlib
 import gzip
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -69,7 +70,10 @@ class RequestQueue:
             self._abandoned = [worker for worker in self._abandoned if worker.busy]
             if len(self._abandoned) >= MAX_ABANDONED:
                 raise RequestError(503, f"{MAX_ABANDONED} cancelled requests are still running: restart the explorer")
-            worker = self._idle.pop() if self._idle else self._add_worker()
+            if not self._idle:
+                self._idle.append(_Worker(self._explorer))
+                self._workers += self._idle
+            worker = self._idle.pop()
             result = worker.start(job)
             try:
                 return await asyncio.shield(result)
@@ -81,10 +85,6 @@ class RequestQueue:
                 if result.done():
                     result.exception()  # marks it as retrieved, or asyncio would log it
                 (self._idle if result.done() else self._abandoned).append(worker)
-
-    def _add_worker(self) -> "_Worker":
-        self._workers.append(_Worker(self._explorer))
-        return self._workers[-1]
 
 
 class _Worker:
@@ -110,10 +110,15 @@ class _Worker:
         self.stop.clear()
 
         def call() -> None:
-            setter, value = self._outcome(job, result)
+            try:
+                self._check()
+                self._explorer = self._explorer or self._shared_explorer.copy(self._check)
+                end = partial(result.set_result, job(self._explorer))
+            except BaseException as error:
+                end = partial(result.set_exception, _as_exception(error))
             self.busy = False
             with contextlib.suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(setter, value)
+                loop.call_soon_threadsafe(end)
 
         self._calls.put(call)
         return result
@@ -121,15 +126,6 @@ class _Worker:
     def _run(self) -> None:
         while True:
             self._calls.get()()
-
-    def _outcome(self, job: Job, result: "asyncio.Future[Any]") -> tuple[Callable[..., None], object]:
-        """Run a job; return the method of the future that sets its result or exception, and the argument."""
-        try:
-            self._check()
-            self._explorer = self._explorer or self._shared_explorer.copy(self._check)
-            return result.set_result, job(self._explorer)
-        except BaseException as error:
-            return result.set_exception, _as_exception(error)
 
     def _check(self) -> None:
         if self.stop.is_set():
@@ -227,7 +223,7 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
             *(route(path, endpoint) for path, endpoint in ENDPOINTS.items()),
         ],
         middleware=[Middleware(AccessControl, hosts=hosts, token=token)],
-        exception_handlers={RequestError: _rejected, RegardError: _unprocessable, HTTPException: _unknown_route},
+        exception_handlers={RequestError: _rejected, RegardError: _rejected, HTTPException: _unknown_route},
     )
     app.router.redirect_slashes = False
     app.state.queues = list(queues.values())
@@ -301,12 +297,8 @@ async def _read_body(request: Request, limit: int) -> bytes:
 
 
 async def _rejected(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error_response(error.status, str(error), {"retry-after": "1"} if error.status == 429 else None)
-
-
-async def _unprocessable(request: Request, error: Exception) -> Response:
-    return error_response(422, str(error))
+    status = error.status if isinstance(error, RequestError) else 422
+    return error_response(status, str(error), {"retry-after": "1"} if status == 429 else None)
 
 
 async def _unknown_route(request: Request, error: Exception) -> Response:

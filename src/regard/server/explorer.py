@@ -99,9 +99,8 @@ class Explorer:
         """
         model = self.subject.model
         shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
-        duplicate = Explorer(copy.deepcopy(self.subject, shared), self.beside, back=self.back)
-        for name in ("_importance", "_roles", "_displayed", "_last", "_progress"):
-            setattr(duplicate, name, getattr(self, name))
+        duplicate = copy.copy(self)
+        duplicate.subject = copy.deepcopy(self.subject, shared)
 
         def hook(module: nn.Module, args: Any) -> None:
             check()
@@ -258,9 +257,8 @@ class Explorer:
         shown: list[int] = [0] * len(tree.branches)
         # The leaves of the answer are last, so that shared branches show the maps of the answer.
         for number, leaf in sorted(enumerate(leaves), key=lambda numbered: numbered[1] in tree.best):
-            branch: int | None = leaf
-            while branch is not None:
-                shown[branch], branch = number, tree.branches[branch].parent
+            for branch in tree.branches_to(leaf):
+                shown[branch] = number
         return {"tree": tree.json(), "shown": shown, "maps": maps}
 
     def playback(self, input: Input = None, seed: Seed = 0) -> dict[str, Any]:

@@ -215,11 +215,8 @@ class Task(AnyTask):
     def normal(self, text: str) -> str:
         """Return a text with `_` as the null character, and with unknown lowercase letters converted to uppercase."""
         text = text.replace("_", NULL) if self.null else text
-        return "".join(each if each in self.vocabulary else self._capital(each) for each in text)
-
-    def _capital(self, letter: str) -> str:
-        capital = letter.upper()
-        return capital if len(capital) == 1 and capital in self.vocabulary else letter
+        known = set(self.vocabulary)
+        return "".join(each if each in known or each.upper() not in known else each.upper() for each in text)
 
     @property
     def accepts(self) -> str:

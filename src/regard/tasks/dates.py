@@ -11,7 +11,6 @@ copies. A month is aligned with all characters of its name, and both digits of "
 
 import datetime
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -23,11 +22,10 @@ from babel.dates import DateTimeFormat, parse_pattern
 
 from regard.data.vocabulary import CharacterVocabulary
 from regard.errors import InputError
-from regard.tasks.pairs import Pair, PairTask
+from regard.tasks.pairs import Pair, PairTask, is_held_out
 
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 DAYS = (LAST - FIRST).days + 1
-HELD_OUT_ONE_IN = 10  # The fraction of days held out from training is 1 divided by this number
 FORMATS = ("full", "long", "medium")
 """CLDR styles with a full year. In many locales, the short style has a year of two digits."""
 SKELETONS = ("yMd", "yMEd", "yMMMd", "yMMMEd", "yMMMMd", "yMMMMEEEEd")
@@ -75,6 +73,7 @@ class Dates(PairTask):
     defaults = {"steps": 500}
 
     max_target = len("1979-05-03")
+    fixed = "dates"
 
     @cached_property
     def styles(self) -> list[tuple[Style, ...]]:
@@ -100,14 +99,10 @@ class Dates(PairTask):
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Sample a date and a style. One day in ten is sampled only with `unseen`."""
         locale, style, day = torch.randint(2**40, (3,), generator=generator).tolist()
-        while is_held_out(day := day % DAYS) != unseen:
+        while is_held_out((day := day % DAYS).to_bytes(4, "little")) != unseen:
             day = int(torch.randint(DAYS, (), generator=generator))
         styles = self.styles[locale % len(self.styles)]
         return write_date(styles[style % len(styles)], FIRST + datetime.timedelta(days=day))
-
-    def check_sample_len(self, sample_len: int | None) -> None:
-        if sample_len is not None:
-            raise InputError(f"sample_len {sample_len} does not apply: dates have no adjustable length")
 
     def known(self, source: str) -> Pair | None:
         for style in (style for styles in self.styles for style in styles):
@@ -126,11 +121,6 @@ class Dates(PairTask):
             if pair.source == source:  # false if the weekday is incorrect
                 return pair
         return None
-
-
-def is_held_out(day: int) -> bool:
-    """Return whether a day (counted from 1900-01-01) is held out. All runs hold out the same days."""
-    return zlib.crc32(day.to_bytes(4, "little")) % HELD_OUT_ONE_IN == 0
 
 
 def write_date(style: Style, date: datetime.date) -> Pair:
@@ -162,12 +152,8 @@ def _value(field: str, date: datetime.date) -> int:
 @cache
 def _render(locale: str, field: str, value: int) -> str:
     """Write one field of a date. `value` is the result of `_value`, where Monday is weekday 0."""
-    day = {
-        "y": lambda: datetime.date(value, 1, 1),
-        "M": lambda: datetime.date(2000, value, 1),
-        "L": lambda: datetime.date(2000, value, 1),
-        "d": lambda: datetime.date(2000, 1, value),
-    }.get(field[0], lambda: datetime.date(2001, 1, 1 + value))()  # 2001 began on a Monday
+    parts = {"y": (value, 1, 1), "M": (2000, value, 1), "L": (2000, value, 1), "d": (2000, 1, value)}
+    day = datetime.date(*parts.get(field[0], (2001, 1, 1 + value)))  # 2001 began on a Monday
     return DateTimeFormat(day, Locale.parse(locale))[field]
 
 

@@ -18,7 +18,7 @@ from regard.errors import InputError, check_range, plural, shorten
 from regard.streams import make_generator
 from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE, BatchContext, BatchSettings, TokenBatch
-from regard.tasks.tokens import TokenBatches, TokenTask, earlier_equal, mark_positions
+from regard.tasks.tokens import LookupTask, TokenBatches, TokenTask, earlier_equal, mark_positions
 
 SYMBOLS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 
@@ -39,7 +39,7 @@ class InductionTaskConfig(TaskOptions):
         check_range("max_len", self.max_len, 2 * self.repeated, self.vocab_size + self.repeated)
 
 
-class Induction(TokenTask):
+class Induction(LookupTask):
     """Distinct tokens, then `repeated` of these tokens again, starting at a random position: in "CADBFEDBF",
     "DBF" is repeated (Olsson et al. 2022, "In-context Learning and Induction Heads").
 
@@ -73,14 +73,10 @@ class Induction(TokenTask):
         repeats = (begin + positions - different).clamp(0, len(self.vocabulary) - 1)
         return tokens.gather(1, torch.where(positions < different, positions.expand(batch, -1), repeats))
 
-    def answer(self, inputs: Tensor) -> Tensor:
-        earlier = earlier_equal(inputs)
-        return torch.where(earlier < 0, IGNORE, inputs.gather(1, earlier + 1))
-
-    def relevance(self, inputs: Tensor) -> Tensor:
+    def sources(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
         earlier = earlier_equal(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
-        return mark_positions([current, earlier, earlier + 1], earlier >= 0)
+        return [current, earlier, earlier + 1], earlier >= 0
 
 
 NOISE, SEPARATOR = ".", "|"
@@ -104,7 +100,7 @@ class MqarTaskConfig(TaskOptions):
         check_range("max_len", self.max_len, 4 * self.pairs, 10_000)
 
 
-class Mqar(TokenTask):
+class Mqar(LookupTask):
     """Multi-query associative recall: pairs of a key and a value, then the keys again among noise, such as
     "k3 v5 k1 v2 . . k1 . k3" with the answers v2 and v5 (Arora et al. 2023, "Zoology: Measuring and Improving
     Recall in Efficient Language Models").
@@ -146,22 +142,13 @@ class Mqar(TokenTask):
         inputs[:, : 2 * pairs] = torch.stack([keys, values], dim=2).flatten(1)
         return inputs.scatter_(1, queries, keys)
 
-    def answer(self, inputs: Tensor) -> Tensor:
-        first, is_query = self._first(inputs)
-        return torch.where(is_query, inputs.gather(1, (first + 1).clamp_max(inputs.shape[1] - 1)), IGNORE)
-
-    def relevance(self, inputs: Tensor) -> Tensor:
-        first, is_query = self._first(inputs)
-        current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
-        return mark_positions([current, first, first + 1], is_query)
-
-    def _first(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first position (B, T) of each token, and where it is a query: a key that has a value."""
-        positions = torch.arange(inputs.shape[1], device=inputs.device)
+    def sources(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+        positions = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         first = (inputs[:, :, None] == inputs[:, None, :]).int().argmax(2)
         is_query = (inputs > 0) & (inputs <= self.keys) & (first < positions)
         first = torch.where(is_query, first, 0)
-        return first, is_query & (inputs.gather(1, (first + 1).clamp_max(len(positions) - 1)) > self.keys)
+        value = (first + 1).clamp_max(inputs.shape[1] - 1)
+        return [positions, first, value], is_query & (inputs.gather(1, value) > self.keys)  # a key that has a value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,7 +373,7 @@ class SelectiveCopyTaskConfig(TaskOptions):
         check_range("max_len", self.max_len, 2 * self.letters, 10_000)
 
 
-class SelectiveCopy(TokenTask):
+class SelectiveCopy(LookupTask):
     """Letters among noise, a separator, and the letters again: "..C.A..B|CA" has the answers C, A, B (Gu and Dao 2023,
     "Mamba", section 4.1.1). There, the inputs after the noise are blank; with the letters as inputs, a model can
     generate them. If the positions of the letters do not change, each answer depends only on the letter that it
@@ -416,23 +403,14 @@ class SelectiveCopy(TokenTask):
         inputs.scatter_(1, places, copied).scatter_(1, before, 1)
         return inputs.scatter_(1, before + 1 + torch.arange(letters), copied)[:, :longest]
 
-    def answer(self, inputs: Tensor) -> Tensor:
-        places, has_answer = self._places(inputs)
-        return torch.where(has_answer, inputs.gather(1, places), IGNORE)
-
-    def relevance(self, inputs: Tensor) -> Tensor:
-        places, has_answer = self._places(inputs)
-        return mark_positions([places], has_answer)
-
-    def _places(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the position (B, T) of the letter that comes after each token, and whether such a letter exists."""
+    def sources(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
         positions = torch.arange(inputs.shape[1], device=inputs.device)
         after = (inputs == 1).cumsum(1) > 0
         places = torch.where((inputs > 1) & ~after, positions, inputs.shape[1]).sort(1).values
         number = (after.cumsum(1) - 1).clamp_min(0)
         places = places.gather(1, number)
         has_answer = after & (places < inputs.shape[1])
-        return places.clamp_max(inputs.shape[1] - 1), has_answer
+        return [places.clamp_max(inputs.shape[1] - 1)], has_answer
 
 
 END = 2  # Token of "=", after the bits
@@ -509,7 +487,7 @@ class DyckTaskConfig(TaskOptions):
         check_range("test_len", self.test_len, self.max_len, 10_000)
 
 
-class Dyck(TokenTask):
+class Dyck(LookupTask):
     """Correctly nested brackets, such as "([]){}". The outputs are the closing brackets.
 
     If the nesting does not change, each answer depends only on the bracket that it closes. Each next bracket
@@ -556,21 +534,17 @@ class Dyck(TokenTask):
         return inputs
 
     def answer(self, inputs: Tensor) -> Tensor:
-        innermost, has_answer = self._innermost(inputs)
-        return torch.where(has_answer, self.kinds + inputs.gather(1, innermost), IGNORE)
+        opened = super().answer(inputs)
+        return torch.where(opened == IGNORE, IGNORE, self.kinds + opened)
 
-    def relevance(self, inputs: Tensor) -> Tensor:
-        innermost, has_answer = self._innermost(inputs)
-        return mark_positions([innermost], has_answer)
-
-    def _innermost(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def sources(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
         """Return the position (B, T) of the innermost open bracket after each bracket, and whether it is closed
         next (B, T)."""
         positions, opening = torch.arange(inputs.shape[1], device=inputs.device), inputs < self.kinds
         depth = torch.where(opening, 1, -1).cumsum(1)
         same = (depth[:, :, None] == depth[:, None, :]) & opening[:, None, :] & (positions <= positions[:, None])
         closes = torch.cat([~opening[:, 1:], torch.ones_like(opening[:, :1])], dim=1)
-        return torch.where(same, positions, 0).amax(2), closes & (depth > 0)
+        return [torch.where(same, positions, 0).amax(2)], closes & (depth > 0)
 
     def parse(self, text: str) -> Tensor:
         """Read brackets as inputs (1, T)."""

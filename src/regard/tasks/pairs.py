@@ -5,10 +5,11 @@ alignment contains the source characters from which each target character derive
 """
 
 import string
+import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,12 +17,13 @@ from torch import Tensor
 from regard.arguments import Limits
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import CharacterVocabulary, Vocabulary
-from regard.errors import check_range
+from regard.errors import InputError, check_range
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask, TaskOptions
 from regard.tasks.batch import NO_POSITION, BatchContext, BatchSettings
 
 BATCHES_PER_POOL = 16  # Number of batches that are sampled together and sorted by length
+HELD_OUT_ONE_IN = 10  # The fraction of samples held out from training is 1 divided by this number
 
 
 class Pair(NamedTuple):
@@ -65,6 +67,10 @@ class SequenceTask(AnyTask):
             "shared": self.shared,
         }
 
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        return self.source_vocabulary, self.target_vocabulary
+
     def known(self, source: str) -> Pair | None:
         """Return the pair of a source and the true answer, or None if the answer is unknown."""
         return None
@@ -103,6 +109,7 @@ class PairTask(SequenceTask):
 
     max_source: int  # Number of characters in the longest source
     max_target: int  # Number of characters in the longest target
+    fixed: ClassVar[str] = ""  # What the sources are, if their length cannot be chosen
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.config_class() if config is None else config
@@ -136,6 +143,8 @@ class PairTask(SequenceTask):
         return LengthSortedBatches(self, settings)
 
     def check_sample_len(self, sample_len: int | None) -> None:
+        if sample_len is not None and self.fixed:
+            raise InputError(f"sample_len {sample_len} does not apply: {self.fixed} have no adjustable length")
         if sample_len is not None:
             check_range("sample_len", sample_len, 1, self.max_source)
 
@@ -159,6 +168,11 @@ class PairTask(SequenceTask):
             collate([self.source_vocabulary.encode(pair.source) for pair in pairs]),
             collate([self.target_vocabulary.encode(pair.target) for pair in pairs]),
         )
+
+
+def is_held_out(sample: bytes) -> bool:
+    """Return whether a sample is held out, by a hash. All runs hold out the same samples."""
+    return zlib.crc32(sample) % HELD_OUT_ONE_IN == 0
 
 
 def alignment_mask(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:

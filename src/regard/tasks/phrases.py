@@ -11,7 +11,6 @@ One sentence in `HELD_OUT_ONE_IN`, selected by a hash of its text, is held out f
 """
 
 import tomllib
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.data.vocabulary import WordVocabulary
-from regard.errors import InputError
-from regard.tasks.pairs import Pair, PairTask
+from regard.tasks.pairs import Pair, PairTask, is_held_out
 
 
 class Noun(NamedTuple):
@@ -65,7 +63,6 @@ INDEFINITE = {  # Articles that do not mark the gender in the nominative
 }
 
 
-HELD_OUT_ONE_IN = 10  # The fraction of sentences held out from training is 1 divided by this number
 MAX_WORDS = 13  # Maximum number of words in a sentence, in both languages
 NOMINATIVE, ACCUSATIVE = 0, 1
 SINGULARS = {noun.singular: noun for noun in NOUNS}
@@ -94,40 +91,47 @@ class Phrases(PairTask):
     defaults = {"model": "transformer", "steps": 1500, "hidden": 64, "inner": 128, "dropout": 0.0}
     config_class = PhrasesTaskConfig
     max_source = max_target = MAX_WORDS
+    fixed = "sentences"
 
     @cached_property
     def source_vocabulary(self) -> WordVocabulary:  # type: ignore[override]
-        return WordVocabulary(english_words())
+        verbs = {word for verb in VERBS for word in (verb.base, verb.third, verb.participle)}
+        thoughts = {word for forms in THOUGHTS for word in forms[:2]}
+        articles = {word for word, _ in (*DEFINITE, *INDEFINITE)}
+        modals = {forms[0] for forms in MODALS}
+        small = {*SINGULARS, *PLURALS, *ADJECTIVES, *TIMES, *NUMBERS, *THINKERS}
+        return WordVocabulary(
+            small | verbs | thoughts | articles | modals | {"has", "have", "does", "do", "not", "that"}
+        )
 
     @cached_property
     def target_vocabulary(self) -> WordVocabulary:  # type: ignore[override]
-        return WordVocabulary(german_words())
+        nouns = {word for noun in NOUNS for word in (noun.german_singular, noun.german_plural)}
+        verbs = {form for verb in VERBS for form in (verb.german_infinitive, verb.german_third, verb.german_participle)}
+        thoughts = {word for forms in THOUGHTS for word in forms[2:]} | {german for german, _ in THINKERS.values()}
+        articles = {word for cases in (*DEFINITE.values(), *INDEFINITE.values()) for word in cases}
+        endings = {ending for cases in (*WEAK.values(), *MIXED.values()) for ending in cases}
+        adjectives = {inflect(adjective, ending) for adjective in ADJECTIVES for ending in endings}
+        modals = {word for forms in MODALS for word in forms[1:]}
+        small = {"hat", "haben", "nicht", ",", "dass", *TIMES.values(), *NUMBERS.values()}
+        return WordVocabulary(nouns | verbs | thoughts | articles | adjectives | modals | small)
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         def pick(choices: Sequence[str]) -> str:
             return choices[int(torch.randint(len(choices), (), generator=generator))]
 
         self.check_sample_len(sample_len)
-        while is_held_out(source := " ".join(draw_sentence(pick))) != unseen:
+        while is_held_out((source := " ".join(draw_sentence(pick))).encode()) != unseen:
             pass
         pair = self.known(source)
         assert pair is not None, f"the grammar cannot parse its own sentence: {source}"
         return pair
-
-    def check_sample_len(self, sample_len: int | None) -> None:
-        if sample_len is not None:
-            raise InputError(f"sample_len {sample_len} does not apply: sentences have no adjustable length")
 
     def known(self, source: str) -> Pair | None:
         pieces = PhraseTranslator(source.split()).sentence()
         if pieces is None:
             return None
         return Pair(source, " ".join(word for word, _ in pieces), tuple(positions for _, positions in pieces))
-
-
-def is_held_out(source: str) -> bool:
-    """Return whether a sentence is held out. All runs hold out the same sentences."""
-    return zlib.crc32(source.encode()) % HELD_OUT_ONE_IN == 0
 
 
 def draw_sentence(pick: Pick) -> list[str]:
@@ -247,24 +251,3 @@ _MODALS = {english: (one, many) for english, many, one in MODALS}
 
 def inflect(adjective: str, ending: str) -> str:
     return ADJECTIVES[adjective].removesuffix("e") + ending
-
-
-def english_words() -> set[str]:
-    verbs = {word for verb in VERBS for word in (verb.base, verb.third, verb.participle)}
-    thoughts = {word for forms in THOUGHTS for word in forms[:2]}
-    articles = {word for word, _ in (*DEFINITE, *INDEFINITE)}
-    modals = {forms[0] for forms in MODALS}
-    small = {*SINGULARS, *PLURALS, *ADJECTIVES, *TIMES, *NUMBERS, *THINKERS}
-    return small | verbs | thoughts | articles | modals | {"has", "have", "does", "do", "not", "that"}
-
-
-def german_words() -> set[str]:
-    nouns = {word for noun in NOUNS for word in (noun.german_singular, noun.german_plural)}
-    verbs = {word for verb in VERBS for word in (verb.german_infinitive, verb.german_third, verb.german_participle)}
-    thoughts = {word for forms in THOUGHTS for word in forms[2:]} | {german for german, _ in THINKERS.values()}
-    articles = {word for cases in (*DEFINITE.values(), *INDEFINITE.values()) for word in cases}
-    endings = {ending for cases in (*WEAK.values(), *MIXED.values()) for ending in cases}
-    adjectives = {inflect(adjective, ending) for adjective in ADJECTIVES for ending in endings}
-    modals = {word for forms in MODALS for word in forms[1:]}
-    small = {"hat", "haben", "nicht", ",", "dass", *TIMES.values(), *NUMBERS.values()}
-    return nouns | verbs | thoughts | articles | adjectives | modals | small

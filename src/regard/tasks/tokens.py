@@ -187,6 +187,21 @@ class TokenTask(AnyTask):
         return [self.vocabulary[token] for token in inputs.tolist()]
 
 
+class LookupTask(TokenTask):
+    """Base class of tasks in which each answer is an earlier input. A subclass defines `sources`."""
+
+    @abstractmethod
+    def sources(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return the positions (B, T) on which each answer depends, the answer's last, and where there is an answer."""
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        places, has_answer = self.sources(inputs)
+        return torch.where(has_answer, inputs.gather(1, places[-1].clamp_max(inputs.shape[1] - 1)), IGNORE)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        return mark_positions(*self.sources(inputs))
+
+
 class NextTokenTask(TokenTask):
     """Base class of tasks with sequences from a text, in which every next token is an output. A subclass defines
     `draw_with_targets`. The answer to a sequence is its continuation; on which tokens it depends is not known."""

@@ -158,15 +158,9 @@ class TranslationTaskConfig:
         """Settings for learning the vocabularies."""
         from regard.data.prepare import TokenizerConfig
 
-        return TokenizerConfig(
-            kind=self.tokenizer,  # type: ignore[arg-type]
-            size=self.vocab_size,
-            joint=self.joint,
-            lowercase=self.lowercase,
-            normalize=self.normalize,  # type: ignore[arg-type]
-            symbols=self.symbols,
-            byte_fallback=self.byte_fallback,
-        )
+        same = ("joint", "lowercase", "normalize", "symbols", "byte_fallback")
+        options: dict[str, Any] = {"kind": self.tokenizer, "size": self.vocab_size}
+        return TokenizerConfig(**options, **{name: getattr(self, name) for name in same})
 
     @property
     def extra_paths(self) -> dict[str, list[str]]:
@@ -273,8 +267,12 @@ class Translation(SequenceTask):
 
     def __init__(self, config: TranslationTaskConfig, source: LearnedVocabulary, target: LearnedVocabulary) -> None:
         self.config, self.shared = config, config.joint
-        self.vocabularies = self.source_vocabulary, self.target_vocabulary = source, target
+        self.source_vocabulary, self.target_vocabulary = source, target
         self.unknown: list[UnknownShares] = []  # in the training and validation texts, set by `batches`
+
+    @property
+    def vocabularies(self) -> tuple[LearnedVocabulary, LearnedVocabulary]:
+        return self.source_vocabulary, self.target_vocabulary
 
     @classmethod
     def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
