@@ -44,16 +44,13 @@ OPTIONS = tuple(option.name for option in fields(MachineFlags) if option.name !=
 
 def make_backend(flags: MachineFlags) -> Backend:
     """Return the chosen machines. Raises `InputError` for a flag that applies only to others."""
-    chosen = MACHINES[flags.on]
-    accepted = {option.name for option in fields(chosen)}
     options = {name: value for name in OPTIONS if (value := getattr(flags, name)) is not None}
     for name in options:
-        if name not in accepted:
-            alternatives = " or ".join(
-                on for on, kind in MACHINES.items() if name in {option.name for option in fields(kind)}
-            )
-            raise InputError(f"--{name} does not apply to --on {flags.on}: leave it out, or give --on {alternatives}")
-    return chosen(**options)
+        accepting = [on for on, kind in MACHINES.items() if name in {option.name for option in fields(kind)}]
+        if flags.on not in accepting:
+            others = " or ".join(accepting)
+            raise InputError(f"--{name} does not apply to --on {flags.on}: leave it out, or give --on {others}")
+    return MACHINES[flags.on](**options)
 
 
 PROG = "regard compare"

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
@@ -55,26 +55,20 @@ def run_explain(argv: list[str]) -> None:
     [name], flags = read_command(ExplainFlags, argv, "regard explain RUN")
     check_needed(flags, {"depth": "why"})
     run = flags.storage.load(name)
-    layer, head, output, key, seed = flags.layer, flags.head, flags.output, flags.key, flags.seed
-    if not flags.why:
-        explanation = run.explain(
-            flags.input, layer=layer, head=head, output=output, key=key, temperature=flags.temperature, seed=seed
-        )
-        if flags.json is not None:
-            write_json(flags.json, explanation.json(), indent=1)
-        sys.stdout.write(f"{run.folder}: {run.name}, input {explanation.input!r}\n")
-        print_table(explanation.table())
-        return
-    if flags.temperature != 1:
+    place: dict[str, Any] = {name: getattr(flags, name) for name in ("layer", "head", "output", "key", "seed")}
+    if flags.why and flags.temperature != 1:
         raise InputError("temperature divides scores, which --why splits before that: leave out one of the two")
-    reasons = why(run, flags.input, layer=layer, head=head, output=output, key=key, seed=seed)
-    trace = reasons.trace(depth=flags.depth)
+    reasons = why(run, flags.input, **place) if flags.why else None
+    result = reasons or run.explain(flags.input, temperature=flags.temperature, **place)
+    trace = None if reasons is None else reasons.trace(depth=flags.depth)
     if flags.json is not None:
-        write_json(flags.json, {**reasons.json(), "trace": trace.json()["root"]}, indent=1)
-    sys.stdout.write(f"{run.folder}: {run.name}, input {reasons.input!r}\n")
-    print_table(reasons.table())
-    sys.stdout.write("\nFollowed backwards\n")
-    print_table(trace.table())
+        traced = {} if trace is None else {"trace": trace.json()["root"]}
+        write_json(flags.json, {**result.json(), **traced}, indent=1)
+    sys.stdout.write(f"{run.folder}: {run.name}, input {result.input!r}\n")
+    print_table(result.table())
+    if trace is not None:
+        sys.stdout.write("\nFollowed backwards\n")
+        print_table(trace.table())
 
 
 @dataclass(frozen=True, kw_only=True)

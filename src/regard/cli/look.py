@@ -259,18 +259,13 @@ def run_plot(argv: list[str]) -> None:
     check_extension(path, PICTURES)
     if flags.text is not None and flags.image is not None:
         raise InputError("--text and --image exclude each other: leave out one of them")
+    same = ("layer", "head", "samples", "seed", "style", "dimensions", "length")
     figure = plot(
         kind,
         _load_model(names[0], flags) if names else None,
         inputs=[*filter(None, (flags.text, flags.image)), *_read_texts(flags.examples)],
-        layer=flags.layer,
-        head=flags.head,
-        samples=flags.samples,
-        seed=flags.seed,
         width=None if flags.width is None else float(flags.width),
-        style=flags.style,
-        dimensions=flags.dimensions,
-        length=flags.length,
+        **{name: getattr(flags, name) for name in same},
     )
     figure.save(path)
     caption, data = figure.files_beside(path)
@@ -280,10 +275,9 @@ def run_plot(argv: list[str]) -> None:
 
 def _load_model(name: str, flags: PlotFlags) -> Any:
     storage = flags.storage
-    if is_run_folder(Path(name)) or is_run_folder(storage.savepath / name):
-        return storage.load(name)
-    if not is_folder(Path(name)) and not flags.download and "/" not in name:
-        return storage.load(name)  # raises an error that names the runs
+    is_run = is_run_folder(Path(name)) or is_run_folder(storage.savepath / name)
+    if is_run or not (is_folder(Path(name)) or flags.download or "/" in name):
+        return storage.load(name)  # without a run, it raises an error that names the runs
     from regard.external.loading import look
 
     return look(name, trust_code=storage.trust_code, download=flags.download)

@@ -53,7 +53,9 @@ def read_command(
         description += f" {name}: {', '.join(choices)}."
     if wants_help(argv):
         parse(flags(), ["--help"], prog=usage, description=description)
-    argv = argv if bare is None else _with_empty_value(argv, bare)
+    # A bare flag gets an empty value, because the parser refuses flags without a value.
+    following = itertools.pairwise([*argv, "-"])
+    argv = [f"{bare}=" if word == bare and after.startswith("-") else word for word, after in following]
     words: list[str] = []
     if name and name[0] != "[":
         word, argv = first_word(argv, what=what, prog=prog, example=example)
@@ -332,14 +334,6 @@ def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
 
 def wants_help(argv: list[str]) -> bool:
     return any(word.replace("_", "-") in (*HELP, HELP_ALL) for word in argv)
-
-
-def _with_empty_value(argv: list[str], flag: str) -> list[str]:
-    """Add an empty value to `flag` if it has no value, because the parser refuses flags without a value."""
-    alone = [
-        word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-")) for index, word in enumerate(argv)
-    ]
-    return [f"{flag}=" if is_alone else word for word, is_alone in zip(argv, alone, strict=True)]
 
 
 def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:

@@ -15,7 +15,6 @@ from regard.cli.translate import check_length_penalty
 from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, refuse_input, write_file, write_json
-from regard.result import Result
 from regard.runs.loading import SAVEPATH, load
 from regard.training.run_folder import RunFolder
 from regard.viz.attention_map import PAGE, check_extension
@@ -144,19 +143,14 @@ def _test_translation(run: TranslationRun, argv: list[str]) -> None:
         raise InputError(f"--output and --json are both {str(flags.json)!r}: name two files")
     check_length_penalty(run, flags.length_penalty, flags.beam)
     keep_memory()
-    report = run.test(
-        flags.data or None,
-        beam=flags.beam,
-        length_penalty=flags.length_penalty,
-        batchsize=flags.batchsize,
-        bleu_tokenize=flags.bleu_tokenize,
-        lenient=flags.lenient,
-    )
+    names = ("beam", "length_penalty", "batchsize", "bleu_tokenize", "lenient")
+    report = run.test(flags.data or None, **{name: getattr(flags, name) for name in names})
     for warning in report.warnings:
         print_message(f"warning: {warning}")
     if flags.output is not None:
         write_file(flags.output, report.output.encode())
-    _write_json(flags.json, report)
+    if flags.json is not None:
+        write_json(flags.json, report.json(), indent=1)
     sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} step{'s' * (run.step != 1)}\n{report}\n")
 
 
@@ -175,7 +169,8 @@ def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
     if flags.samples is not None:
         drawn["samples"] = flags.samples
     report = run.test(**drawn)
-    _write_json(flags.json, report)
+    if flags.json is not None:
+        write_json(flags.json, report.json(), indent=1)
     steps = f"{run.step} of {run.config.training.steps} steps"
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{describe_answer(attention)}\n\n")
     print_table(attention.table())
@@ -192,8 +187,3 @@ def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
             attention.save(plot)
         say_saved(plot)
         open_on_screen(plot)
-
-
-def _write_json(path: Path | None, report: Result) -> None:
-    if path is not None:
-        write_json(path, report.json(), indent=1)

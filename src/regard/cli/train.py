@@ -179,8 +179,12 @@ def _run_choice(argv: list[str], *, task: str) -> RunChoice:
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, RunChoice]:
     """Parse `argv` into a changed `config` and the choice of the run."""
     options, hints = config.options, get_type_hints(type(config.options), include_extras=True)
-    sized = has_presets(config.task_class, config.kind)
-    choice = (_transformer_choice() if sized else ModelChoice)(model=config.kind)
+    choice = ModelChoice(model=config.kind)
+    if has_presets(config.task_class, config.kind):
+        text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
+        preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
+        sized_class = make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)
+        choice = sized_class(model=config.kind)
     fields = [(name, hints[name], field(default=getattr(options, name))) for name in options.flag_names()]
     fields += [("choice", type(choice), choice), ("run", RunChoice, RunChoice())]
     namespace = {"described_by": type(options)}
@@ -196,9 +200,3 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
         flags_class(), argv, prog=f"{PROG} {task}", description=description, groups=names, common=COMMON | synthetic
     )
     return changed_config(config, {name: getattr(flags, name) for name in options.flag_names()}), flags.run
-
-
-def _transformer_choice() -> type[ModelChoice]:
-    text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
-    preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
-    return make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)

@@ -162,10 +162,7 @@ class Text(NextTokenTask):
 
         lines = list(io.StringIO(text, newline="\n"))
         tokens = [*self.tokenizer.prefix, *encode_lines(lines, self.tokenizer)]
-        if not 1 <= len(tokens) <= self.longest:
-            raise InputError(
-                f"input {shorten(text)} has {plural(len(tokens), 'token')}: {self.name} takes {self.accepts}"
-            )
+        self._check_count(text, len(tokens))
         if self.tokenizer.unknown_index in tokens:
             unknown = ", ".join(map(repr, self.tokenizer.unknown(text.replace("\n", " "))))
             raise InputError(f"input {shorten(text)} has tokens that do not occur in the training text: {unknown}")

@@ -157,10 +157,7 @@ class TokenTask(AnyTask):
         Raises `InputError` for an unknown token or an invalid number of tokens.
         """
         tokens = text.split() if self.separator else list(text)
-        if not 1 <= len(tokens) <= self.longest:
-            raise InputError(
-                f"input {shorten(text)} has {plural(len(tokens), 'token')}: {self.name} takes {self.accepts}"
-            )
+        self._check_count(text, len(tokens))
         indices = {token: index for index, token in enumerate(self.vocabulary)}
         for position, token in enumerate(tokens):
             if token not in indices:
@@ -168,6 +165,10 @@ class TokenTask(AnyTask):
                     f"token {shorten(token)} at position {position} is not in the vocabulary: use {self._tokens}"
                 )
         return torch.tensor([[indices[token] for token in tokens]])
+
+    def _check_count(self, text: str, count: int) -> None:
+        if not 1 <= count <= self.longest:
+            raise InputError(f"input {shorten(text)} has {plural(count, 'token')}: {self.name} takes {self.accepts}")
 
     def render(self, tokens: Tensor) -> str:
         """Return tokens (T,) as text. This function is the inverse of `parse`."""
