@@ -257,6 +257,11 @@ def test_examples_of_the_attention_page_work() -> None:
     assert names["wide"].shape == (2, 7, 80) and names["target"].shape == (2, 3, 64)
 
 
+def test_a_training_is_watched(here: Path) -> None:
+    names = run_python("docs/how-to/watch-a-training.md", 1)
+    assert [row["step"] for row in names["watch"].rows] == [0, 0, 100, 100, 200, 200] and (here / "watch").exists()
+
+
 def test_examples_of_the_recording_page_work(here: Path) -> None:
     names = run_python("docs/reference/recording.md", 3)
     assert names["records"]["decoder.layers.0.multihead_attn"].weights.shape == (1, 1, 3, 5)
