@@ -15,6 +15,7 @@ from statistics import fmean
 from regard.io import write_file
 from regard.result import signed
 from regard.sweep.backends import Local
+from regard.viz.figure import figure_bytes
 from regard.viz.report_page import markdown_table
 from regard_lab.bench.bench import BenchResult, bench, score_text
 from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, ORACLE, RANDOM, RIGHT
@@ -90,7 +91,7 @@ def write_cards(cards: Sequence[Card], path: str | Path) -> list[Path]:
         "\n".join(f"- {name}: {PROBES[name].summary}" for name in card_probes()),
     ]
     picture = path.parent / PICTURE
-    write_file(picture, draw_overview(cards, "svg"))
+    write_file(picture, figure_bytes(draw_overview(cards), "svg"))
     write_file(path, ("\n\n".join(filter(None, parts)) + "\n").encode())
     return [path, picture]
 

@@ -12,7 +12,7 @@ name = "attention"
 points = None
 INPUTS = (
     *("Tq different from Tk", "as many keys as queries", "a mask", "a square mask", "one step", "a batch of one"),
-    *("equal sizes", "equal scores", "one key", "gradients", "a fully masked row", "by hand"),
+    *("equal sizes", "equal scores", "one key", "large scores", "gradients", "a fully masked row", "by hand"),
     *("large hidden scores", "not contiguous"),
 )
 

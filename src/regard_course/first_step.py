@@ -3,7 +3,9 @@
 The quantities of the right solution are the results of its steps on one input: scores, weights, contexts and so on
 (`quantities` in `mistakes.toml`). They are searched by value among all arrays of the learner's run, in any order of
 their dimensions. A quantity that never occurs is still right if a later quantity that depends on it occurs: code may
-join steps. What depends on a quantity is measured: the right solution runs with another value of it.
+join steps. What depends on a quantity is measured: the right solution runs with another value of it. A quantity that
+is missing is named only if the run has another array of its shape, which is neither an input nor right: code may also
+leave out a quantity.
 """
 
 import itertools
@@ -23,10 +25,8 @@ from regard_course.report import Finding
 
 SCALAR_ROUNDING = 1e-5
 """Largest relative difference of single numbers, which are equal by chance more often than arrays."""
-FEW = {"one step", "one key", "one source step", "a batch of one", "one head"} | {
-    *("by hand", "a single token", "equal sizes", "equal scores")
-}
-"""Inputs on which different quantities have equal values, used only if all others are right."""
+LEAST_SCALE = 1e-2
+"""Numbers of an array are compared relative to the largest one, or to this."""
 MAX_SHOWN = 12
 FIRST = "The first quantity that differs"
 MAX_DEPTH = 2
@@ -103,16 +103,14 @@ class _Recording:
         self.arrays = arrays
         self._by_size: dict[int, list[tuple[Array, Array]]] = defaultdict(list)
         for array in arrays:
-            hidden = np.maximum(array, HIDDEN)
-            self._by_size[array.size].append((hidden, np.sort(hidden, axis=None)))
+            self._by_size[array.size].append((array, np.sort(array, axis=None)))
 
     def contains(self, value: Array, depth: int = MAX_DEPTH, *, ordered: bool = False) -> bool:
         """Return whether an array occurs, in any order of its dimensions, or its parts along the first
         dimensions. ordered: only in its own order."""
-        wanted = np.maximum(value, HIDDEN)
-        numbers = np.sort(wanted, axis=None)
+        numbers = np.sort(value, axis=None)
         if any(
-            _equal(known, numbers) and _equal_up_to_order(array, wanted, ordered=ordered)
+            _equal(known, numbers) and _equal_up_to_order(array, value, ordered=ordered)
             for array, known in self._by_size[value.size]
         ):
             return True
@@ -124,37 +122,69 @@ class _Recording:
             for axis in axes
         )
 
-    def nearest(self, value: Array, right: Sequence[Quantity]) -> Array | None:
-        """Return the array of the same shape, up to dimensions of size 1, that differs least and is no other
-        quantity of the right solution."""
-        shape = np.squeeze(value).shape
-        choices = [array.reshape(value.shape) for array in self.arrays if np.squeeze(array).shape == shape]
-        others = [item.value.reshape(value.shape) for item in right if np.squeeze(item.value).shape == shape]
-        choices = [array for array in choices if not any(_equal(array, other) for other in others)]
+    def others(self, value: Array, known: Sequence[Array]) -> list[Array]:
+        """Return the arrays of a shape, in any order of its dimensions, that are not known, or of a wrong shape: with
+        as many dimensions but the sizes of no known array. Without any, return those of its parts."""
+        sizes = [_sizes(array.shape) for array in known]
+        kind = value.ndim, value.shape.count(1)
+        for depth in range(MAX_DEPTH + 1):
+            shape = _sizes(value.shape[depth:])
+            parts = [part for array in known for part in array.reshape(-1, *array.shape[min(depth, array.ndim) :])]
+            parts = [part for part in parts if _sizes(part.shape) == shape]
+            choices = [
+                array
+                for array in self.arrays
+                if _sizes(array.shape) == shape
+                or ((array.ndim, array.shape.count(1)) == kind and _sizes(array.shape) not in sizes)
+            ]
+            choices = [array for array in choices if not any(_equal_up_to_order(array, part) for part in parts)]
+            if choices or depth >= value.ndim - 1:
+                return choices
+        return []
 
-        def distance(array: Array) -> float:
-            finite = np.isfinite(array) & np.isfinite(value)
-            return float(np.abs(array[finite] - value[finite]).mean()) if finite.any() else np.inf
 
-        return min(choices, key=distance, default=None)
+def _sizes(shape: Sequence[int]) -> list[int]:
+    return sorted(size for size in shape if size > 1)
+
+
+def _nearest(value: Array, choices: Sequence[Array]) -> Array | None:
+    """Return the array of the same shape, up to dimensions of size 1, that differs least."""
+
+    def distance(array: Array) -> float:
+        finite = np.isfinite(array) & np.isfinite(value)
+        return float(np.abs(array[finite] - value[finite]).mean()) if finite.any() else np.inf
+
+    shape = np.squeeze(value).shape
+    same = [array.reshape(value.shape) for array in choices if np.squeeze(array).shape == shape]
+    return min(same, key=distance, default=None)
 
 
 def _equal(left: Array, right: Array) -> bool:
+    """Return whether arrays are equal up to rounding. A score that hides a key is equal to all such scores."""
     if left.shape != right.shape:
         return False
-    finite = np.isfinite(left) & np.isfinite(right)
-    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+    compared = np.isfinite(left) & np.isfinite(right) & ((left > HIDDEN) | (right > HIDDEN))
+    hidden, wanted = (np.maximum(array[~compared], HIDDEN) for array in (left, right))
+    if not np.array_equal(hidden, wanted, equal_nan=True):
         return False
     rounding = ROUNDING if right.size > 1 else SCALAR_ROUNDING
-    scale = max(1.0 if right.size > 1 else 1e-3, float(np.abs(right[finite]).max(initial=0)))
-    return float(np.abs(left[finite] - right[finite]).max(initial=0)) <= rounding * scale
+    scale = max(LEAST_SCALE, float(np.abs(right[compared]).max(initial=0)))
+    return float(np.abs(left[compared] - right[compared]).max(initial=0)) <= rounding * scale
 
 
-def _equal_up_to_order(array: Array, wanted: Array, *, ordered: bool) -> bool:
-    if _equal(array.reshape(wanted.shape), wanted):
-        return True
-    if ordered:
+def _proportional(left: Array, right: Array) -> bool:
+    """Return whether an array is another one times a number that is not 0."""
+    if np.squeeze(left).shape != np.squeeze(right).shape:
         return False
+    left = left.reshape(right.shape)
+    place = np.unravel_index(int(np.argmax(np.abs(right))), right.shape)
+    return bool(left[place]) and bool(right[place]) and _equal(left / left[place], right / right[place])
+
+
+def _equal_up_to_order(array: Array, wanted: Array, *, ordered: bool = False) -> bool:
+    same = array.size == wanted.size
+    if ordered or not same or _equal(array.reshape(wanted.shape), wanted):
+        return same and _equal(array.reshape(wanted.shape), wanted)
     left, right = np.squeeze(array), np.squeeze(wanted)
     # A transposed array of the learner, or an array whose transposition was split or joined.
     return any(_equal(left.transpose(axes).reshape(right.shape), right) for axes in _orders(left.ndim)) or any(
@@ -166,15 +196,24 @@ def _orders(dimensions: int) -> list[tuple[int, ...]]:
     return list(itertools.permutations(range(dimensions)))[1:] if dimensions <= 5 else []
 
 
-def choose_case(cases: Sequence[Case], wrong: Sequence[bool]) -> Case | None:
-    """Return the smallest input with a wrong answer on which the quantities differ from each other."""
-    choices = [case for case, is_wrong in zip(cases, wrong, strict=True) if is_wrong]
-    choices = [case for case in choices if case.name not in FEW] or choices
-    return min(choices, key=_size, default=None)
+def choose_case(exercise: Exercise, cases: Sequence[Case], wrong: Sequence[bool]) -> Case | None:
+    """Return the input with a wrong answer on which most quantities differ from the inputs and from each other, the
+    smallest one of several."""
+
+    def rank(case: Case) -> tuple[int, int]:
+        inputs, count = _inputs(case), 0
+        for item in record_quantities(exercise, case):
+            if item.step != "returned" and _is_usable(item.value) and not _Recording(inputs).contains(item.value):
+                inputs.append(item.value)
+                count += 1
+        return count, -sum(array.size for array in _inputs(case))
+
+    return max((case for case, is_wrong in zip(cases, wrong, strict=True) if is_wrong), key=rank, default=None)
 
 
-def _size(case: Case) -> int:
-    return sum(value.size for value in case.arguments.values() if isinstance(value, np.ndarray))
+def _is_usable(value: Array) -> bool:
+    """Return whether a quantity can be searched: it has no NaN, and different numbers if it has several."""
+    return bool(not np.isnan(value).any() and (value.size == 1 or (value != value.flat[0]).any()))
 
 
 def find_first_step(
@@ -183,57 +222,92 @@ def find_first_step(
     """Return the first quantity that differs, in the run that stays right longest. runs: the arrays of the
     learner's runs. outputs: the learner's results, or None after an error."""
     quantities = record_quantities(exercise, case)
-    if quantities[0].step == "returned":
+    results = [item for item in quantities if item.step == "returned"]
+    pairs = zip(outputs or (), results, strict=False)
+    wrong = [item for mine, item in pairs if not equal_arrays(mine, item.value, case.valid_steps)]
+    recordings = map(_Recording, runs or [[]])
+    steps = [
+        (_first(exercise, case, quantities, recording, wrong, outputs is None), recording) for recording in recordings
+    ]
+    (_, index, before), recording = max(steps, key=lambda item: item[0][0])
+    if index is None:
         return None
-    steps = [(_first(exercise, case, quantities, recording), recording) for recording in map(_Recording, runs) if runs]
-    if not steps:
-        return None
-    (index, before), recording = max(steps, key=lambda item: item[0][0])
-    if index == len(quantities):  # every quantity occurs: what is returned differs
-        pairs = zip(outputs or (), [item for item in quantities if item.step == "returned"], strict=False)
-        wrong = [n for n, (mine, item) in enumerate(pairs) if not equal_arrays(mine, item.value, case.valid_steps)]
-        if not wrong or outputs is None:
-            return None
-        index = len(quantities) - len(exercise.outputs) + wrong[0]
-        mine: Array | None = outputs[wrong[0]]
-    else:
-        mine = recording.nearest(quantities[index].value, quantities)
     item = quantities[index]
-    known = f"Your run has {quantities[before].words}, but" if before is not None else "Your run has"
+    if item.step != "returned":
+        mine = _nearest(
+            item.value, recording.others(item.value, [*_inputs(case), *(part.value for part in quantities)])
+        )
+    else:
+        mine = outputs[results.index(item)] if outputs is not None else None
+    known = f"Your run has {quantities[before].words}, but" if before is not None else "Your run"
+    if outputs is None:
+        ending = f"fails before {item.words}"
+    elif item.step == "returned":
+        ending = "returns something else"
+    else:
+        ending = f"nowhere {item.words}" if before is not None else f"has nowhere {item.words}"
     return Finding(
         name=item.step,
         did=f"{FIRST}: {item.words}.",
-        instead=f"{known} nowhere {item.words}." if item.step != "returned" else f"{known} returns something else.",
+        instead=f"{known} {ending}.",
         paper=item.paper,
         example=_show(exercise, case, item, mine),
     )
 
 
+def _inputs(case: Case) -> list[Array]:
+    values = [
+        part for value in case.arguments.values() for part in (value.values() if isinstance(value, dict) else [value])
+    ]
+    return [np.asarray(value, np.float64) for value in values if isinstance(value, np.ndarray)]
+
+
 def _first(
-    exercise: Exercise, case: Case, quantities: Sequence[Quantity], recording: _Recording
-) -> tuple[int, int | None]:
-    """Return the number of the first quantity that is wrong, and of the last one before it that occurs."""
+    exercise: Exercise,
+    case: Case,
+    quantities: Sequence[Quantity],
+    recording: _Recording,
+    wrong: Sequence[Quantity],
+    failed: bool,
+) -> tuple[int, int | None, int | None]:
+    """Return how many quantities occur, the number of the first one that is wrong, None if it is unknown, and of the
+    last one before it that occurs. wrong: the results that are returned with another value. failed: whether there are
+    none because of an error."""
     inner = [item for item in quantities if item.step != "returned"]
     occurs = []
     for item in inner:
-        constant = item.value.size > 1 and bool((item.value == item.value.flat[0]).all())
-        plain = constant or np.isnan(item.value).any()
         ordered = bool(QUANTITIES[item.step].get("ordered"))
-        occurs.append(None if plain else recording.contains(item.value, ordered=ordered))
-    last = None
+        occurs.append(recording.contains(item.value, ordered=ordered) if _is_usable(item.value) else None)
+    # A result that is right inside, and is returned with another value, shows nothing about what came before it.
+    lost = {n: result for n, item in enumerate(inner) for result in wrong if _equal(item.value, result.value)}
+    known, missing = [*_inputs(case), *(item.value for item in quantities)], list[tuple[int, int]]()
     for index, here in enumerate(occurs):
-        if here:
-            last = index
+        if here and index in lost:
+            missing.append((quantities.index(lost[index]), index))
         elif here is False:
             changed = record_quantities(exercise, case, index)
-            later = [
-                number
-                for number in range(index + 1, len(inner))
-                if occurs[number] and not _equal(changed[number].value, inner[number].value)
-            ]
-            if not later:
-                return index, last
-    return len(quantities), last
+            later = [number for number in range(index + 1, len(inner)) if occurs[number] and number not in lost]
+            if any(not _equal(changed[number].value, inner[number].value) for number in later):
+                continue
+            missing.append((index, index))
+    right = [number for number, here in enumerate(occurs) if here]
+    if failed:  # what comes after the last quantity
+        places = [place for place in missing if place[1] > max(right, default=-1)]
+    else:
+        places = [n for n in missing if n[0] >= len(inner) or recording.others(inner[n[0]].value, known)]
+        number, following = (places[0][0], places[0][0] + 1) if places else (len(inner), len(inner))
+        # Code may scale the queries before it multiplies them by the keys: with another factor, the scale is wrong.
+        if following < len(inner) and occurs[following] is False:
+            value = inner[number].value
+            others = recording.others(value, known)
+            if all(any(_proportional(array, value) for array in part) for part in ([inner[following].value], others)):
+                places[0] = following, following
+    item = wrong[0] if wrong else quantities[len(inner)]
+    first = places[0] if places else (quantities.index(item), len(inner))
+    if not places and not right and inner:
+        return 0, None, None
+    right = [number for number in right if number <= first[1]]
+    return sum(map(bool, occurs)), first[0], right[-1] if right else None
 
 
 def _show(exercise: Exercise, case: Case, item: Quantity, mine: Array | None) -> SmallExample:

@@ -24,6 +24,7 @@ NAN_GRADIENT = (
 )
 START_HERE = "The first ✗ line says which input fails: start there."
 UNKNOWN_MISTAKE = f"None of the known mistakes gives these numbers. {START_HERE}"
+UNKNOWN_STEP = "The first quantity that differs is unknown: no quantity of the right solution was found in your run."
 NOTE_FIRST = (
     "Fix the problem in the note first. If the result is still wrong afterwards, start with the input of"
     " the first ✗ line."
@@ -65,14 +66,21 @@ def grade(
     notes = dict.fromkeys((bool(serious), words) for a in noted for serious, words in a.get("notes", []))
     faulty = wrong or any(serious for serious, _ in notes)
     shown_notes = [words for serious, words in notes if faulty or serious or "in place" in words]
-    ending = ""
-    if not explanations and _any_difference(exercise, cases, answers, expected):
+    different = [
+        bool(_first_difference(exercise, case, answer, outputs))
+        for case, answer, outputs in zip(cases, answers, expected, strict=True)
+    ]
+    ending, first_step = "", None
+    if not explanations and any(different):
         ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE
-    first_step = None
     if wrong and not explanations and record and not exercise.call:
-        first_step = _first_step(exercise, cases, answers, reports, record)
-    if first_step and not shown_notes:
-        ending = UNKNOWN_MISTAKE.partition(START_HERE)[0].strip() if ending else ""
+        failed = [report.verdict == "failed" for report in reports]
+        case = choose_case(exercise, cases, different if any(different) else failed)
+        if case is not None:
+            first_step = find_first_step(exercise, case, record(case), decode_outputs(answers[cases.index(case)]))
+        if not shown_notes and ending:
+            known = ending.partition(START_HERE)[0]
+            ending = known.strip() if first_step else f"{known}{UNKNOWN_STEP} {START_HERE}"
     return dataclasses.replace(
         report,
         first_step=first_step,
@@ -86,21 +94,6 @@ def grade(
         lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
         ending=ending,
     )
-
-
-def _first_step(
-    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], reports: Sequence[CaseReport], record: Record
-) -> Finding | None:
-    """Return the first quantity that differs on a small input whose outputs are wrong, or that fails."""
-    failed = [report.verdict == "failed" for report in reports]
-    wrong = [
-        bool(_first_difference(exercise, case, answer, exercise.expected(case)))
-        for case, answer in zip(cases, answers, strict=True)
-    ]
-    case = choose_case(cases, wrong if any(wrong) else failed)
-    if case is None:
-        return None
-    return find_first_step(exercise, case, record(case), decode_outputs(answers[cases.index(case)]))
 
 
 def _select_attempt(
@@ -131,17 +124,6 @@ def _grade_cases(
             verdict = ("wrong", words) if words else _grade_gradients(exercise, case, answer)
         reports.append(CaseReport(name=case.name, verdict=verdict[0], words=verdict[1]))
     return reports
-
-
-def _any_difference(
-    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
-) -> bool:
-    """Return whether any answer has incorrect outputs. Errors and incorrect gradients do not count as incorrect
-    outputs."""
-    return any(
-        _first_difference(exercise, case, answer, outputs)
-        for case, answer, outputs in zip(cases, answers, expected, strict=True)
-    )
 
 
 def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -25,6 +25,7 @@ from regard.io import check_writable
 from regard.machine import available_cores
 from regard.progress import counting_bar
 from regard.result import Result
+from regard.viz.report_page import Markup, Part, Plot, render_page
 from regard_course.check import NoAnswerError, check_file, choose_exercises
 from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise
@@ -36,6 +37,9 @@ from regard_course.pages import read_asset
 from regard_course.progress import PROGRESS, CourseProgress, read_progress
 from regard_course.report import ExerciseReport
 from regard_course.sandbox import ForkServer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NO_ANSWER = "no answer"
 FILES = "(files)"
@@ -270,6 +274,14 @@ OTHER = "no known mistake: look at the code"
 ALTERNATIVES = " or: "
 """Separator of explanations that give the same answers."""
 NONE = "-"
+STATES: dict[MarkState, tuple[str, str]] = {
+    "right": ("all inputs right", "#009e73"),
+    "partly": ("some right", "#e69f00"),
+    "wrong": ("none right", "#d55e00"),
+    "none": ("no answer", "#7f889480"),
+    "unreadable": ("cannot be run", "#cc79a7"),
+}
+"""Name and color of each state in the picture."""
 SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "unreadable": "!"}
 LEGEND = "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a remark on a file, - no answer or not begun."
 STOPPED = "stopped: "
@@ -288,20 +300,35 @@ def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequen
     `progress.json` of the course, or the folder `course` with it. seed: the seed of the inputs. exercises: the
     exercises with their known mistakes."""
     now = datetime.now().isoformat(" ", "minutes")
-    title = html.escape(f"Class: {folder.resolve().name}")
     counts = f"{marks.kept} of the {len(marks.rows)} results"
     old = f" {counts} are from an earlier check and were not checked again." if marks.kept else ""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{title}</title>\n<link rel="icon" href="data:,">\n'
-        f"<style>\n{read_asset('learn.css')}{read_asset('class.css')}</style>\n</head>\n"
-        f"<body>\n<header><h1>{title}</h1></header>\n<main>\n"
-        f"<p>Checked {now} with seed {seed}.{old} {PRIVACY}</p>\n{_table(marks.rows, find_progress(folder))}\n"
-        f"<p><small>{LEGEND} A click on a heading sorts the table.</small></p>\n"
-        f"<h2>Frequent mistakes</h2>\n{_mistakes(marks.rows, exercises)}\n</main>\n"
-        f'<script type="module">\n{read_asset("class.js")}</script>\n</body>\n</html>\n'
-    )
+    parts: list[Part] = [
+        Plot(lambda width: _draw_states(marks.rows, width), "Number of people who solved each exercise"),
+        f"Checked {now} with seed {seed}.{old} {PRIVACY}",
+        Markup(f"<h2>Frequent mistakes</h2>\n{_mistakes(marks.rows, exercises)}\n<h2>People</h2>"),
+        Markup(_table(marks.rows, find_progress(folder))),
+        f"{LEGEND} A click on a heading sorts the table.",
+    ]
+    return render_page(f"Class: {folder.resolve().name}", parts, read_asset("class.js"))
+
+
+def _draw_states(rows: Sequence[Mark], width: float) -> "Figure":
+    """Draw a bar for each exercise: how many people are right, partly right, wrong, and have not answered."""
+    from regard.viz.figure import drawable  # matplotlib is slow to import
+    from regard.viz.plots import make_panels
+
+    names = list(dict.fromkeys(row.exercise for row in rows if row.exercise != FILES))
+    figure, [axes] = make_panels(1, width, 1.1 + 0.22 * len(names))
+    lefts = [0] * len(names)
+    for state, (label, colour) in STATES.items():
+        counts = [sum(row.state == state for row in rows if row.exercise == name) for name in names]
+        axes.barh(range(len(names)), counts, left=lefts, color=colour, label=label)
+        lefts = [left + count for left, count in zip(lefts, counts, strict=True)]
+    axes.set_yticks(range(len(names)), list(map(drawable, names)))
+    axes.set(xlabel="people", ylim=(len(names) - 0.4, -0.6))
+    axes.locator_params(axis="x", integer=True)
+    figure.legend(loc="outside upper left", ncols=max(int(width // 1.6), 1))
+    return figure
 
 
 def find_progress(folder: Path) -> dict[str, CourseProgress]:
@@ -352,7 +379,7 @@ def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
     totals = ["" if name == FILES else f"{count}/{len(people)}" for name, count in zip(names, right, strict=True)]
     foot = "".join(f'<td class="right">{total}</td>' for total in totals)
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="people and exercises"><table id="class">\n'
+        '<div class="wide" tabindex="0" role="region" aria-label="people and exercises"><table id="class">\n'
         f"<thead><tr>{''.join(map(_head, [*titles, *names]))}</tr></thead>\n"
         f"<tbody>\n{chr(10).join(lines)}\n</tbody>\n"
         f'<tfoot><tr><th scope="row">right</th>{empty}{foot}</tr></tfoot></table></div>'
@@ -403,8 +430,9 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
             f"<p>{html.escape(', '.join(names))}</p></details></td><td>{codes}</td></tr>\n"
         )
     return (
-        '<table class="mistakes">\n<thead><tr><th scope="col">people</th><th scope="col">mistake</th>'
-        f'<th scope="col">exercises</th></tr></thead>\n<tbody>\n{"".join(lines)}</tbody></table>'
+        '<div class="wide" tabindex="0" role="region" aria-label="mistakes"><table>\n<thead><tr>'
+        '<th scope="col">people</th><th scope="col">mistake</th>'
+        f'<th scope="col">exercises</th></tr></thead>\n<tbody>\n{"".join(lines)}</tbody></table></div>'
     )
 
 

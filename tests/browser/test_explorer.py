@@ -187,12 +187,14 @@ def test_roles_and_examination_are_told_of_the_selected_head(
 ) -> None:
     kept = (found := learned.examine(samples=5)).save(learned.folder / "examined.json")
     open_input(page, address, "&head=1")
+    page.click("summary:text-is('More about this head')")
     page.wait_for_selector("text=Examination: ")
     assert found.heads[1].sentence() in page.inner_text(".drawer")
     kept.unlink()
     use_tool(page, "Head roles")
     page.wait_for_selector(".facts:has-text('Over many samples')")
     page.reload()  # slow results are requested again
+    page.click("summary:text-is('More about this head')")
     page.wait_for_selector(".facts:has-text('Over many samples')")
 
 
@@ -399,11 +401,29 @@ def test_row_of_a_long_input_is_requested(page: Any, monkeypatch: pytest.MonkeyP
         assert float(first[2]) == pytest.approx(float(weights.max()), rel=1e-5)
 
 
+def test_layers_are_fetched_before_they_are_chosen(
+    page: Any, german: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.viz.page.WHOLE", 10)
+    monkeypatch.setattr("regard.viz.page.PIXELS", 2)
+    asked: list[str] = []
+    page.on("requestfinished", lambda request: asked.append(request.url) if "api/layers" in request.url else None)
+    with served(german) as address:
+        open_view(page, address)
+        layers = german.attend(page.input_value("#input")).layers
+        while len(asked) < len(layers):
+            page.wait_for_timeout(20)
+        before = selection(page)["layer"]
+        page.locator(".heads [role=grid]").press("ArrowUp")
+        settle(page)
+        assert selection(page)["layer"] != before and len(asked) == len(layers) > 1
+
+
 def test_the_first_steps_are_ticked_and_disappear_for_good(page: Any, address: str) -> None:
     page.goto(address)
     page.evaluate("localStorage.removeItem('regard-first-steps')")
     open_input(page, address, "&head=1&all=false")
-    assert page.inner_text(".first").split("\n")[0].startswith("1 Look")
+    assert page.inner_text(".first").startswith("First steps")
     canvas = page.locator("figure canvas").bounding_box()
     page.mouse.click(canvas["x"] + canvas["width"] - 20, canvas["y"] + canvas["height"] - 20)
     page.wait_for_selector(".first .done")

@@ -101,4 +101,4 @@ def test_few_heads_are_arranged_so_that_cells_are_largest(page: Any, tmp_path: P
 def test_a_baked_page_of_a_run_has_no_entry_that_needs_a_server(page: Any, exported: Path) -> None:
     open_view(page, exported.as_uri())
     assert page.locator("[data-name=analyse]").count() == 0 and page.locator(".touch").count() == 0
-    assert page.inner_text(".first").startswith("1 Look")
+    assert page.inner_text(".first").startswith("First steps")

@@ -24,6 +24,11 @@ COMMANDS = [
     ["timeline", "induction", "--samples", "10"],
     ["prune", "induction", "--heads", "1", "--overwrite"],
     ["tasks"],
+    ["compare", "recall", "--vary", "pooling=last,attention", "--seeds", "2", "--steps", "2", "--hidden", "4"],
+    ["card", "sink", "--seeds", "2", "--steps", "1"],
+    ["bench", "--models", "compiled/reverse", "--methods", "attention", "--seeds", "2", "--quick"],
+    ["trust", "dates", "--samples", "50", "--beam", "1"],
+    ["align", "dates", "--samples", "20"],
 ]
 
 
@@ -33,12 +38,13 @@ def many_heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many")
     options = {"hidden": 24, "heads": 12, "steps": 4, "snapshots": 2, "batchsize": 8, "max_len": 16, "layers": 1}
     regard.train("induction", savepath=folder / "models", progress=False, **options)
+    regard.train("dates", savepath=folder / "models", progress=False, hidden=8, steps=4)
     return folder
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_print_whole_numbers(
-    words: list[str], many_heads: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+    words: list[str], many_heads: Path, command: Command, small_probes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[Any] = []
 

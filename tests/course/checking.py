@@ -9,6 +9,7 @@ from typing import Any
 from regard_course.arrays import decode_outputs, equal_outputs
 from regard_course.candidates import find_candidates
 from regard_course.exercises.course import find_exercise
+from regard_course.exercises.exercise import Exercise
 from regard_course.grading import grade
 from regard_course.learner_calls import collect_answers, record_answer
 from regard_course.report import ExerciseReport
@@ -24,10 +25,10 @@ def execute(source: str) -> dict[str, Any]:
     return vars(module)
 
 
-def check_source(source: str, name: str, seed: int = 0) -> ExerciseReport:
+def check_source(source: str, name: str | Exercise, seed: int = 0) -> ExerciseReport:
     """Return the report on a file's answer to one exercise."""
-    exercise, names = find_exercise(name), execute(source)
-    function = find_candidates(names, [exercise], chosen=True).exercises[name]
+    exercise, names = find_exercise(name) if isinstance(name, str) else name, execute(source)
+    function = find_candidates(names, [exercise], chosen=True).exercises[exercise.name]
     cases = exercise.cases(seed)
     answers: list[dict[str, Any]] = []
 

@@ -38,6 +38,7 @@ from regard.io import add_digest
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import RunFolder
 from tests.interpret.subjects import language_run, pair_run, query_run
+from tests.viz.test_report_page import begins_with_picture
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 
@@ -223,7 +224,7 @@ def test_a_report_page(trained: regard.AnswerRun, tmp_path: Path) -> None:
         assert html.escape(sentence) in text
     relevance = result.heads[0].relevance
     assert relevance is not None and relevance.percent in text and str(result.heads[1].ranking) in text
-    assert text.count("data:image/svg+xml;base64,") == 4  # light and dark
+    assert text.count("data:image/svg+xml;base64,") == 8 and begins_with_picture(text)  # four for each figure
     assert 'href="http://127.0.0.1:1/#layer=cross&amp;head=1"' in text
     assert not re.search(r"(?:src|href)=\"(?!data:|http://127)", text)
 

@@ -7,15 +7,15 @@ const dark = palette(false);
 
 test("from paper to the strongest colour", () => {
   assert.deepEqual(light.at(0), [255, 255, 255]);
-  assert.deepEqual(light.at(1), [0x1c, 0x43, 0x7d]);
+  assert.deepEqual(light.at(1), [0x38, 0x24, 0x9b]);
   assert.deepEqual(dark.at(0), dark.paper);
-  assert.deepEqual(dark.at(1), [0xe4, 0xf0, 0xfc]);
+  assert.deepEqual(dark.at(1), [0xec, 0xeb, 0xfe]);
 });
 
 test("at a stop its colour, between two of them their mean", () => {
-  assert.deepEqual(light.at(1 / 8), [0xe1, 0xec, 0xf8]);
-  // Between #ffffff and #e1ecf8: 255 - 30 / 2, 255 - 19 / 2, 255 - 7 / 2, rounded.
-  assert.deepEqual(light.at(1 / 16), [240, 246, 252]);
+  assert.deepEqual(light.at(1 / 8), [0xec, 0xee, 0xfc]);
+  // Between #ffffff and #eceefc: 255 - 19 / 2, 255 - 17 / 2, 255 - 3 / 2, rounded.
+  assert.deepEqual(light.at(1 / 16), [246, 247, 254]);
 });
 
 test("beyond the ends there is nothing more", () => {
@@ -32,7 +32,7 @@ test("less is brown, more is green, the same is paper", () => {
 });
 
 test("tables hold the same colours as pixels, opaque, red in the lowest byte", () => {
-  assert.equal(light.table[255], 0xff7d431c);
+  assert.equal(light.table[255], 0xff9b2438);
   assert.equal(light.table[0], 0xffffffff);
   assert.equal(light.changes[0], 0xff1a61a6);
   assert.equal(light.changes[255], 0xff718501);

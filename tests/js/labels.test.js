@@ -12,7 +12,7 @@ const letters = (text) => [...text].length; // as if all were equally wide
 
 test("a label is cut where there is no room", () => {
   assert.equal(fitLabel("attention", 9, letters), "attention");
-  assert.equal(fitLabel("attention", 4, letters), "att…");
+  assert.equal(fitLabel("attention", 4, letters), "at…n");
   assert.equal(fitLabel("attention", -3, letters), "a…");
   assert.equal(fitLabel("", 0, letters), "");
 });
@@ -20,8 +20,8 @@ test("a label is cut where there is no room", () => {
 test("by its width, whatever its letters, and never within one", () => {
   const wide = (text) => [...text].reduce((sum, character) => sum + (character > "\u3000" ? 2 : 1), 0);
   assert.equal(fitLabel("注意機構", 8, wide), "注意機構");
-  assert.equal(fitLabel("注意機構", 7, wide), "注意機…");
-  assert.equal(fitLabel("😀😀😀😀", 3, letters), "😀😀…");
+  assert.equal(fitLabel("注意機構", 7, wide), "注意…構");
+  assert.equal(fitLabel("😀😀😀😀", 3, letters), "😀…😀");
 });
 
 test("every token is seen", () => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix, Weights } from "../../src/regard/viz/js/matrix.js";
 import { drawsAll, fitState, openingRow, Selection, START } from "../../src/regard/viz/js/state.js";
+import { chosenMeasure } from "../../src/regard/viz/js/measures.js";
 import { layer, map } from "./examples.js";
 
 const labels = ["[CLS]", "the", "animal", "it", "[SEP]"];
@@ -68,6 +69,23 @@ test("it opens on a relation of two words rather than on a head that attends to 
   const { state } = opened([[previous], [[0, 2, 2, 1, 0]]]);
   assert.deepEqual([state.layer, state.head, state.query], ["layer.1", 0, 3]);
   assert.equal(opened([[previous], [[0, 1, 0, 0, 0]]]).state.layer, "layer.0"); // the other one has no relation
+});
+
+test("the head that it opens on is the first of the ranked ones, and its relation is in the list", () => {
+  const all = [
+    [0, 0, 1, 2, 3],
+    [0, 2, 2, 1, 0],
+    [4, 1, 4, 2, 2],
+  ].map((places, number) =>
+    layer({ name: `layer.${number}`, kind: "encoder", queries: labels, keys: labels, weights: pointing([places]) }),
+  );
+  const [weights, shown] = [new Weights(), map(all)];
+  const { state } = fitState(START, {}, shown, weights);
+  const measured = chosenMeasure({ data: {}, map: shown, state, shown: (each) => weights.of(each, START) });
+  const found = all.map((each) => measured.of(each, 0));
+  const best = found.reduce((first, each) => (each.value > first.value ? each : first));
+  assert.deepEqual([measured.name, all[found.indexOf(best)].name, best.query], ["relation", state.layer, state.query]);
+  assert.equal(best.text, "it → the");
 });
 
 test("few heads are drawn together, many one by one, unless it is chosen otherwise", () => {

@@ -16,7 +16,7 @@ from PIL import Image
 
 import regard
 from regard.viz import figure, heatmaps
-from regard.viz.figure import BLUES, drawable, figure_style, new_figure
+from regard.viz.figure import SHADES, drawable, figure_style, new_figure
 from regard.viz.heatmaps import MatrixPlot
 from regard.viz.page import VIEW
 from regard.viz.plots import draw_head_table
@@ -103,7 +103,7 @@ def test_any_label_can_be_drawn(text: str) -> None:
 def test_colours_equal_those_of_the_page() -> None:
     text = (VIEW / "colours.js").read_text(encoding="utf-8")
     [stops] = re.findall(r"const LIGHT = \[(.*?)\];", text, re.DOTALL)
-    assert tuple(re.findall(r'"(#\w{6})"', stops)) == BLUES
+    assert tuple(re.findall(r'"(#\w{6})"', stops)) == SHADES
 
 
 @pytest.mark.parametrize("heads", [1, 4, 30])

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,34 @@ from regard.viz.page import (
     pack,
     page,
     pool,
+    text_of_bytes,
     thumbnail_side,
     view_json,
 )
-from tests.packed import unpack
+from tests.packed import bytes_of_text, unpack
 from tests.viz.test_terminal import example
 from tests.viz.view_types import SHAPES, type_definitions
 
 
 def data_of(html: str) -> dict[str, Any]:
     match = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert match is not None
-    return json.loads(match[1])
+    stored = re.search(r'<script id="weights" type="text/plain" data-size="(\d+)">(.*?)</script>', html, re.DOTALL)
+    assert match is not None and stored is not None
+    data, weights = json.loads(match[1]), zlib.decompress(bytes_of_text(stored[2], int(stored[1])))
+    every = [
+        *data["maps"],
+        *data.get("playback", {}).get("frames", []),
+        *([data["original"]] if "original" in data else []),
+    ]
+    for layer in (layer for shown in every for layer in shown["layers"]):
+        layer["weights"]["packed"] = weights[slice(*layer["weights"]["packed"])]
+    return data
+
+
+@given(st.binary(max_size=40))
+def test_bytes_as_text_are_read_back(content: bytes) -> None:
+    text = text_of_bytes(content)
+    assert bytes_of_text(text, len(content)) == content and not set(text) & set("\0\r<")
 
 
 def test_page_contains_the_map() -> None:
@@ -78,7 +95,7 @@ def test_page_uses_no_network_and_allows_one_script() -> None:
 def test_input_text_is_escaped() -> None:
     hostile = "</script><script>alert(1)</script><!--"
     html = page([dataclasses.replace(example(), input=hostile)])
-    assert hostile not in html and html.count("</script>") == 2
+    assert hostile not in html and html.count("</script>") == 3
     assert data_of(html)["maps"][0]["input"] == hostile
 
 

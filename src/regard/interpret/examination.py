@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -57,6 +57,9 @@ from regard.training.run_folder import RunFolder
 from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, KnowsAlignment, LearnedSubject, ProbeInput, Subject
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The inputs that an answer depends on are measured with a method that does not use attention, the *yardstick* of
 # rankings. It changes inputs and measures the change of the log-probability of the predicted class. The methods are
@@ -428,23 +431,19 @@ def describe_alignment(layer: str, rate: Interval) -> str:
     return f"{layer}: the largest weight {quality} points to a symbol's origin ({value})."
 
 
-WIDTH, ROW_HEIGHT = 8.0, 0.22  # Width of a plot and height of a head's row, in inches
-
-
 def _draw_heads(
-    values: Sequence[tuple[str, float, Estimate | None]], unit: str, reference: float = 0.0, name: str = ""
-) -> bytes:
-    """Draw a value of each head with its interval as SVG; `reference`: a vertical line with a name."""
-    from regard.viz.figure import figure_bytes
-    from regard.viz.plots import ValueInterval, draw_intervals, make_panels
+    values: Sequence[tuple[str, float, Estimate | None]],
+    width: float,
+    unit: str,
+    reference: float = 0.0,
+    name: str = "",
+) -> "Figure":
+    """Draw a value of each head with its interval; `reference`: a vertical line with a name."""
+    from regard.viz.plots import ValueInterval, draw_rows
 
-    figure, [axes] = make_panels(1, WIDTH, 1.0 + ROW_HEIGHT * max(len(values), 2))
     ends = [(value, value) if known is None else (known.low, known.high) for _, value, known in values]
-    intervals = [ValueInterval(head, value, *pair) for (head, value, _), pair in zip(values, ends, strict=True)]
-    draw_intervals(axes, intervals, unit, reference, name)
-    axes.tick_params(labelsize=8)
-    axes.grid(axis="x", alpha=0.3)
-    return figure_bytes(figure, "svg")
+    rows = [ValueInterval(head, value, *pair) for (head, value, _), pair in zip(values, ends, strict=True)]
+    return draw_rows({"": rows}, width, unit, reference, name)
 
 
 REPORT_LINES, REPORT_WIDTH = 25, 80
@@ -629,7 +628,7 @@ class Examination(Result):
         caption = "Points: loss increase when each head is disabled, with its interval"
         parts: list[Part] = [
             Plot(
-                lambda: _draw_heads(added, "added to the loss when the head is off (nats)"),
+                lambda width: _draw_heads(added, width, "added to the loss when the head is off (nats)"),
                 f"{caption}; the table below has the numbers",
             )
         ]
@@ -642,7 +641,7 @@ class Examination(Result):
             unit = "fraction of attention on what the answer depends on (mean and interval)"
             parts.append(
                 Plot(
-                    lambda: _draw_heads(shares, unit, uniform.mean, "uniform attention"),
+                    lambda width: _draw_heads(shares, width, unit, uniform.mean, "uniform attention"),
                     "Points: fraction of attention on relevant inputs; the table below has the numbers",
                 )
             )

@@ -54,6 +54,7 @@ from regard.viz.report_page import Part, Plot, render_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 RELEVANT = "relevant-input"
 ROUNDING = 1e-2  # Largest difference of the sum of a row of weights from 1 by rounding, in half precision
@@ -620,11 +621,17 @@ class Timeline(Result):
         """
         roles = ", ".join(f"{role}: {COLOURS[role]}" for role in self.matched)
         parts: list[Part] = [
-            Plot(lambda: draw_heads(self.runs, self.matched), f"Role of each head at each snapshot, by color: {roles}"),
+            Plot(
+                lambda width: draw_heads(self.runs, self.matched, width),
+                f"Role of each head at each snapshot, by color: {roles}",
+            ),
             "Each row is a head of one seed. Its color is that of the role with the largest score, "
             "stronger for a larger score; no color for scores of 0.",
             Group(*self.sentences),
-            Plot(lambda: draw_roles(self.runs, self.matched, self.threshold), "Score of each role, loss and accuracy"),
+            Plot(
+                lambda width: draw_roles(self.runs, self.matched, self.threshold, width),
+                "Score of each role, loss and accuracy",
+            ),
             "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
             "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
             self.role_table(),
@@ -668,16 +675,18 @@ COLOURS = {
 """Colors of Okabe and Ito (2008), which are distinct for color-blind readers. Roles of the same kind of layer
 have different colors."""
 GREY = "#7f8894"
-WIDTH, STRIP, ROW = 9.0, 1.05, 0.2  # Width of a figure, height of a role's strip, and height of a head's row, in inches
+STRIP, ROW = 1.05, 0.2  # Height of a role's strip and of a head's row, in inches
 
 
-def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
-    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG. `matched`:
-    the role's head in each run, by role."""
-    from regard.viz.figure import figure_bytes, new_figure  # matplotlib takes long to import
+def draw_roles(
+    runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float, width: float
+) -> "Figure":
+    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs. `matched`: the
+    role's head in each run, by role."""
+    from regard.viz.figure import new_figure  # matplotlib takes long to import
 
     rows = len(matched) + 2
-    figure = new_figure(WIDTH, STRIP * rows + 0.5)
+    figure = new_figure(width, STRIP * rows + 0.5)
     axes: list[Axes] = list(figure.subplots(rows, 1, sharex=True))
     for axis, (role, heads) in zip(axes, matched.items(), strict=False):
         curves = [run.roles[role][:, head.head] for run, head in zip(runs, heads, strict=True)]
@@ -688,16 +697,16 @@ def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleH
         places = [snapshot + 0.15 * formed[:seed].count(snapshot) for seed, snapshot in enumerate(formed)]
         axis.plot(places, [-0.15] * len(places), "|", color=COLOURS[role], markersize=6)
         axis.set(ylim=(-0.3, 1.05), yticks=[0, 1])
-        axis.set_title(f"{role} ({len(formed)} of {len(heads)} seeds)", loc="left", fontsize=9)
+        axis.set_title(f"{role} ({len(formed)} of {len(heads)} seeds)", loc="left")
     for axis, name, values in (
         (axes[-2], "loss", np.array([run.loss for run in runs])),
         (axes[-1], "fraction of correct outputs", np.array([run.accuracy for run in runs])),
     ):
         _draw_band(axis, values, GREY)
         axis.set_ylim(0)
-        axis.set_title(name, loc="left", fontsize=9)
-    _label_steps(axes[-1], runs[0].steps)
-    return figure_bytes(figure, "svg")
+        axis.set_title(name, loc="left")
+    _label_steps(axes[-1], runs[0].steps, width)
+    return figure
 
 
 def _draw_band(axes: "Axes", curves: np.ndarray, colour: str) -> None:
@@ -706,31 +715,29 @@ def _draw_band(axes: "Axes", curves: np.ndarray, colour: str) -> None:
     places = np.arange(len(middle))
     axes.fill_between(places, low, high, color=colour, alpha=0.3, linewidth=0)
     axes.plot(places, middle, color=colour)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
-def _label_steps(axes: "Axes", steps: Sequence[int]) -> None:
+def _label_steps(axes: "Axes", steps: Sequence[int], width: float) -> None:
     """Label as many snapshots as fit with their training steps."""
     from regard.viz.figure import label_interval, letter_size
 
     letter, _ = letter_size()
-    every = label_interval(len(steps), WIDTH - 2, letter * (len(f"{steps[-1]:,}") + 1))
+    every = label_interval(len(steps), width - 1.5, letter * (len(f"{steps[-1]:,}") + 1))
     shown = range(len(steps) - 1, -1, -every)
     axes.set_xticks(list(shown), [f"{steps[index]:,}" for index in shown])
     axes.set(xlabel="training step", xlim=(-0.5, len(steps) - 0.5))
 
 
-def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
-    """Draw a strip for each head of each seed, colored by its role, as SVG."""
+def draw_heads(runs: Sequence[Development], roles: Collection[str], width: float) -> "Figure":
+    """Draw a strip for each head of each seed, colored by its role."""
     from matplotlib import rcParams
     from matplotlib.colors import to_rgb
 
-    from regard.viz.figure import figure_bytes, label_interval, letter_size, new_figure
+    from regard.viz.figure import label_interval, letter_size, new_figure
 
     heads, background = len(runs[0].heads), np.array(to_rgb(rcParams["axes.facecolor"]))
     panel = max(ROW * heads, 0.5) + 0.35  # with the title
-    figure = new_figure(WIDTH, panel * len(runs) + 1.2)
+    figure = new_figure(width, panel * len(runs) + 1.2)
     panels = list(figure.subplots(len(runs), 1, sharex=True, squeeze=False).flat)
     for axes, run in zip(panels, runs, strict=True):
         # The color of the strongest role, mixed with the background: (N, S, 3)
@@ -741,10 +748,10 @@ def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
         _, line = letter_size()
         rows = range(0, heads, label_interval(heads, ROW * heads, line))
         names = [f"{run.heads[row].layer.removesuffix('.self_attention')} {run.heads[row].number}" for row in rows]
-        axes.set_yticks(list(rows), names, fontsize=7)
-        axes.set_title(f"seed {run.seed}", loc="left", fontsize=9)
-    _label_steps(panels[-1], runs[0].steps)
+        axes.set_yticks(list(rows), names)
+        axes.set_title(f"seed {run.seed}", loc="left")
+    _label_steps(panels[-1], runs[0].steps, width)
     for role in roles:
         panels[0].plot([], [], "s", color=COLOURS[role], label=role)
-    figure.legend(loc="outside upper center", ncols=4, fontsize=8)
-    return figure_bytes(figure, "svg")
+    figure.legend(loc="outside upper left", ncols=max(int(width // 1.8), 1))
+    return figure

@@ -31,11 +31,10 @@ from regard.runs.tensor_run import AnswerRun
 from regard.streams import make_generator
 from regard.tasks.counting import Counting, Difference, Signal, Signal2
 from regard.viz.attention_map import check_extension
-from regard.viz.page import built_script, map_data
+from regard.viz.page import built_script, map_data, text_of_bytes
 
 # Parameters of a model as short text, for pages that compute the model's answers.
 
-FORBIDDEN = (0, 10, 13, 60)  # Codes of characters that HTML replaces or that could end a script
 FIRST_STEP = 2.0**-20
 TRIES = 8  # Steps that are tried
 CLOSE, AIM = 0.85, 0.95  # Fraction of the tolerance that ends the search, and the target for the next step
@@ -78,18 +77,6 @@ def pack_parameters(
     packed = zlib.compress(planes, 9)
     shapes = [[name, list(value.shape)] for name, value in own.items()]
     return {"shapes": shapes, "step": step, "size": len(packed), "text": text_of_bytes(packed)}, steps[step]
-
-
-def text_of_bytes(content: bytes) -> str:
-    """Return bytes as text with 7 bits in each character.
-
-    >>> text_of_bytes(b"Regard")
-    'RJ\\x1d\\x0b&\\x0e\\x19'
-    """
-    bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little")
-    codes = np.pad(bits, (0, -len(bits) % 7)).reshape(-1, 7) @ (1 << np.arange(7))
-    codes[np.isin(codes, FORBIDDEN)] += 128
-    return codes.astype("<u2").tobytes().decode("utf-16-le")
 
 
 MAX_PARAMETERS = 1_000_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -23,7 +23,7 @@ from regard.interpret.examination import FILE, Examination, HeadFindings, read_e
 from regard.interpret.timeline import SAMPLE_COUNT, SAMPLES, THRESHOLD, Development, HeadScores, Timeline, measure_heads
 from regard.io import write_file
 from regard.progress import counting_bar, print_status
-from regard.result import Result, percent, to_plain
+from regard.result import Result, percent, plain_table, to_plain
 from regard.runs.loading import SAVEPATH, load, read_task
 from regard.runs.run import Run
 from regard.statistics import Interval, describe_range, format_interval, seed_range
@@ -31,7 +31,10 @@ from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots
 from regard.training.config import RunConfig
 from regard.training.run_folder import find_run
-from regard.viz.report_page import render_page
+from regard.viz.report_page import Part, Plot, render_page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
@@ -300,12 +303,14 @@ class ExaminedRuns(Result):
     def table(self) -> RenderableType:
         first, total = self.examinations[0], len(self.runs)
         title = f"{self.summary()}, {first.samples:,} {first.over} each"
-        counts = _table("How many heads get each sentence", "layer", "question", "sentence", "runs", "heads")
+        counts = plain_table(
+            ("layer", "question", "sentence", "runs", "heads"), title="How many heads get each sentence"
+        )
         for count in self.counts:
             of = "" if count.of is None else f" of {count.of}"
             number = f"{format_interval(seed_range(count.heads), _number)}{of}"
             counts.add_row(count.layer, count.question, count.kind, f"{count.runs} of {total}", number)
-        values = _table("Values", "layer", "value", "mean (range) over the runs")
+        values = plain_table(("layer", "value", "mean (range) over the runs"), title="Values")
         for value in self.values:
             form = percent if value.name.startswith((RELEVANT, ALIGNMENT)) else "{:.4f}".format
             known = sum(number is not None for number in value.values)
@@ -315,7 +320,7 @@ class ExaminedRuns(Result):
 
     def _run_table(self) -> Table:
         columns = ("run", "seed", self.examinations[0].importance.measure, "most important head: adds", "needed")
-        table = _table("Each run, with intervals over the samples", *columns, "heads with a role")
+        table = plain_table((*columns, "heads with a role"), title="Each run, with intervals over the samples")
         for path, seed, run in zip(self.runs, self.seeds, self.examinations, strict=True):
             added, layer, head = run.importance.ranked()[-1]
             interval = run.importance.interval(layer, head)
@@ -327,15 +332,30 @@ class ExaminedRuns(Result):
             table.add_row(path, str(seed), f"{run.importance.loss:.4f}", name, str(needed), roles)
         return table
 
+    def _draw_importance(self, width: float) -> Figure:
+        from regard.viz.plots import ValueInterval, draw_rows  # matplotlib is slow to import
+
+        points = {
+            f"seed {seed}": [
+                ValueInterval(layer, value, value, value)
+                for layer, values in run.importance.added.items()
+                for value in values
+            ]
+            for seed, run in zip(self.seeds, self.examinations, strict=True)
+        }
+        return draw_rows(points, width, f"{self.examinations[0].importance.measure} added when one head is off")
+
     def to_html(self, path: str | Path) -> Path:
-        """Write a page with all tables and sentences, and return its path.
+        """Write a page with the importance of all heads, all tables and sentences, and return its path.
 
         Raises `MachineError` if the file cannot be written.
         """
         table = self.table()
         assert isinstance(table, Group)
         title = f"What the attention of {self.task} means, over {len(self.runs)} runs"
-        write_file(Path(path), render_page(title, [Group(*self.sentences), table]).encode())
+        says = "Points: loss increase when each head is disabled, by layer and run"
+        parts: list[Part] = [Plot(self._draw_importance, says), Group(*self.sentences), table]
+        write_file(Path(path), render_page(title, parts).encode())
         return Path(path)
 
     def json(self) -> dict[str, Any]:
@@ -349,10 +369,6 @@ class ExaminedRuns(Result):
 def _means(run: Examination, layer: str, measure: Callable[[HeadFindings], Estimate | None]) -> list[float]:
     estimates = [measure(head) for head in run.heads if head.layer == layer]
     return [estimate.mean for estimate in estimates if estimate is not None]
-
-
-def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, box=None, pad_edge=False, title=title, title_justify="left")
 
 
 def _number(value: float) -> str:

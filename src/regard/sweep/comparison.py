@@ -23,7 +23,7 @@ from regard.arguments import Limits, public
 from regard.errors import InputError
 from regard.io import refuse_links, write_file
 from regard.progress import counting_bar, print_status
-from regard.result import Result, percent, to_plain
+from regard.result import Result, percent, plain_table, to_plain
 from regard.statistics import (
     LEVEL,
     Interval,
@@ -45,6 +45,7 @@ from regard.viz.report_page import Links, Part, Plot, render_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # A grid of variants and seeds. Each cell is trained and tested once, on one or several machines.
 #
@@ -108,7 +109,7 @@ class Comparison(Result):
             parts += [_by_last(self), ""]
         shown = [name for name in QUANTITIES if any(self.values(v, name) for v in self.variants)]
         title = f"{self.task}: mean (range) over {seeds} seeds{_tokenizers(self)}"
-        table = _table(title, *names, *(QUANTITIES[name][0] for name in shown))
+        table = plain_table((*names, *(QUANTITIES[name][0] for name in shown)), title=title)
         for variant in self.variants:
             cells = {name: format_mean(self.values(variant, name), QUANTITIES[name][1]) for name in shown}
             reached = len(self.values(variant, "steps_to_99"))
@@ -150,8 +151,11 @@ class Comparison(Result):
         """Write all report files to the folder of the runs, and return their paths.
 
         results.json and results.csv have one line for each run. summary.json has means, ranges, differences and
-        their intervals. curves.png shows the learning curves, and values.png shows exact match by the last flag.
+        their intervals. curves.png shows the learning curves, and values.png shows BLEU or exact match by the
+        last flag.
         """
+        from regard.viz.figure import figure_bytes  # matplotlib is slow to import
+
         lines = [
             {"task": self.task, **variant.varied, "seed": seed, **dataclasses.asdict(measured)}
             for variant in self.variants
@@ -165,8 +169,8 @@ class Comparison(Result):
             "results.json": (json.dumps(lines, indent=1) + "\n").encode(),
             "results.csv": table.getvalue().encode(),
             "summary.json": (json.dumps(self.json(), indent=1) + "\n").encode(),
-            "curves.png": learning_curves(self, "png"),
-            "values.png": curves(self, "png"),
+            "curves.png": figure_bytes(learning_curves(self, 11), "png"),
+            "values.png": figure_bytes(draw_values(self, 7), "png"),
         }
         for name, content in contents.items():
             write_file(self.folder / name, content)
@@ -182,17 +186,16 @@ class Comparison(Result):
             for variant in self.variants
             for seed, folder in enumerate(self.folders(variant))
         ]
-        shown = Table("run", "command to view it", title="All runs", title_justify="left", box=None)
-        for name, command in runs:
-            shown.add_row(Text(name), Text(command))
+        shown = plain_table(("run", "command to view it"), [map(Text, pair) for pair in runs], "All runs")
+        name = QUANTITIES[main_quantity(self)][0]
         parts: list[Part] = [
-            Plot(lambda: learning_curves(self, "svg"), "Learning curves: exact match and loss by training step"),
-            Plot(lambda: curves(self, "svg"), "Exact match by the last flag, with the range of the seeds"),
+            Plot(partial(draw_values, self), f"{name} by the last flag, with the range of the seeds"),
+            Plot(partial(learning_curves, self), "Learning curves: exact match and loss by training step"),
             self.table(),
-            shown,
         ]
         if explorer is not None and len(runs) > 1:
             parts += _links(self, explorer)
+        parts.append(shown)
         write_file(Path(path), render_page(f"Comparison: {self.task}", parts).encode())
         return Path(path)
 
@@ -345,8 +348,8 @@ def _differences(comparison: Comparison) -> list[RenderableType]:
     if not contrasts:
         return []
     title = f"Differences in {name} (95 % intervals that hold for all {len(contrasts)} at once)"
-    table = _table(title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)", "", "", "")
-    table.show_header = False
+    title = title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)"
+    table = plain_table(("", "", ""), title=title, show_header=False)
     for contrast in contrasts:
         names = f"{contrast.one.name} minus {contrast.other.name}"
         table.add_row(names, format_interval(contrast.interval, form), contrast.verdict)
@@ -357,16 +360,12 @@ def _by_last(comparison: Comparison) -> Table:
     """Return a table of exact match: the values of the last flag are columns, all other combinations rows."""
     *names, last = comparison.variants[0].varied
     columns = (f"{last}={value}" for value in _flag_values(comparison, last))
-    table = _table(f"Exact match by {last}", *names, *columns)
+    table = plain_table((*names, *columns), title=f"Exact match by {last}")
     for others, variants in _series(comparison).items():
         form = QUANTITIES["exact_match"][1]
         cells = [format_mean(comparison.values(variant, "exact_match"), form) for variant in variants]
         table.add_row(*map(str, others), *cells)
     return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
 def _flag_values(comparison: Comparison, flag: str) -> list[Any]:
@@ -400,15 +399,15 @@ def _links(comparison: Comparison, explorer: str) -> list[Part]:
     ]
 
 
-def learning_curves(comparison: Comparison, format: str) -> bytes:
+def learning_curves(comparison: Comparison, width: float) -> "Figure":
     """Draw exact match and loss of training batches over the steps.
 
     Each line is the smoothed mean over the seeds, with a band for their range.
     """
-    from regard.viz.figure import figure_bytes, new_figure  # matplotlib is slow to import
+    from regard.viz.plots import make_panels  # matplotlib is slow to import
 
-    figure = new_figure(11, 4.2)
-    for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
+    figure, panels = make_panels(2, width, 3.4)
+    for axes, quantity in zip(panels, ("exact_match", "loss"), strict=True):
         for variant in comparison.variants:
             lines = comparison.metrics(variant)
             shared = set.intersection(*({line["step"] for line in seed} for seed in lines))
@@ -421,11 +420,12 @@ def learning_curves(comparison: Comparison, format: str) -> bytes:
             _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
         axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
         axes.grid(alpha=0.3)
-    figure.axes[0].set_ylim(-0.02, 1.02)
-    figure.axes[1].set_yscale("log")
-    if len(comparison.variants) <= MOST_LABELS:
-        figure.axes[0].legend(fontsize=8)
-    return figure_bytes(figure, format)
+    panels[0].set_ylim(-0.02, max(0.1, min(1.02, panels[0].get_ylim()[1])))
+    low, high = panels[1].get_ylim()
+    panels[1].set_yscale("log" if high > 10 * low > 0 else "linear")
+    if 1 < len(comparison.variants) <= MOST_LABELS:
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=max(int(width // 2.9), 1))
+    return figure
 
 
 MOST_LABELS = 20
@@ -441,38 +441,36 @@ def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Int
     axes.fill_between(positions, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
 
 
-def curves(comparison: Comparison, format: str) -> bytes:
-    """Draw exact match by the last flag: the mean and range of the seeds, as a line with a band for numbers, as points
-    with bars for categories, which have no order."""
-    from regard.viz.figure import figure_bytes, new_figure
+def draw_values(comparison: Comparison, width: float) -> "Figure":
+    """Draw BLEU or exact match by the last flag: the mean and range of the seeds, as a line with a band for numbers,
+    as points with bars for categories, which have no order."""
+    from regard.viz.plots import ValueInterval, draw_rows, make_panels
 
-    last = list(comparison.variants[0].varied)[-1]
-    figure = new_figure(7, 4.5)
-    axes = figure.subplots()
-    values = _flag_values(comparison, last)
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    positions = values if numeric else list(range(len(values)))
-    series = _series(comparison)
-    for number, (others, variants) in enumerate(series.items()):
-        means = [seed_range(comparison.values(variant, "exact_match")) for variant in variants]
-        label = ", ".join(map(str, others)) or comparison.task
-        if numeric:
-            _plot_band(axes, positions, means, marker="o", label=label)
-            continue
-        shift = 0.5 * ((number + 0.5) / len(series) - 0.5)  # series stand beside each other
-        ends = [
-            (mean.value if mean.low is None else mean.low, mean.value if mean.high is None else mean.high)
-            for mean in means
+    last, quantity = list(comparison.variants[0].varied)[-1], main_quantity(comparison)
+    values, unit = _flag_values(comparison, last), f"{QUANTITIES[quantity][0]} (mean, range of the seeds)"
+    means = {
+        ", ".join(map(str, others)) or comparison.task: [
+            (variant.varied[last], seed_range(comparison.values(variant, quantity)))
+            for variant in variants
+            if comparison.values(variant, quantity)
         ]
-        bars = [[mean.value - low, high - mean.value] for mean, (low, high) in zip(means, ends, strict=True)]
-        places = [position + shift for position in positions]
-        axes.errorbar(places, [mean.value for mean in means], np.transpose(bars), fmt="o", capsize=3, label=label)
-    axes.set(xlabel=last, ylabel="exact match (mean, range of the seeds)", ylim=(-0.02, 1.02))
-    axes.set_xticks(positions, [str(value) for value in values])
-    if len(series) <= MOST_LABELS:
-        axes.legend()
+        for others, variants in _series(comparison).items()
+    }
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        rows = {
+            label: [ValueInterval.of(f"{last}={value}", mean) for value, mean in points]
+            for label, points in means.items()
+        }
+        return draw_rows(rows, width, unit)
+    figure, [axes] = make_panels(1, width, 3.4)
+    for label, points in means.items():
+        _plot_band(axes, [value for value, _ in points], [mean for _, mean in points], marker="o", label=label)
+    axes.set(xlabel=last, ylabel=unit)
+    axes.set_xticks(values, [str(value) for value in values])
+    if 1 < len(means) <= MOST_LABELS:
+        figure.legend(loc="outside upper left", ncols=max(int(width // 2.4), 1))
     axes.grid(alpha=0.3)
-    return figure_bytes(figure, format)
+    return figure
 
 
 COMPARISONS = "comparisons"

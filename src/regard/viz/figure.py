@@ -23,7 +23,7 @@ from rich.cells import cell_len, set_cell_size
 from regard.errors import InputError
 from regard.viz.maps import shown_label
 
-BLUES = (*("#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd"), *("#4a8ccc", "#3172b8", "#22589d", "#1c437d"))
+SHADES = (*("#ffffff", "#eceefc", "#dadef9", "#bdc3f4", "#9ba0ec"), *("#7b7ae2", "#6056d2", "#4b39bc", "#38249b"))
 """Colors from zero to the largest weight, as on a light page (`js/colours.js`)."""
 NOT_FINITE = (194, 24, 91)
 """Magenta, the color of a weight that is not finite, as in `js/colours.js`."""
@@ -43,7 +43,7 @@ _missing_blocks: set[int] = set()  # blocks for which no font had the wanted cha
 
 
 BAD = "#{:02x}{:02x}{:02x}".format(*NOT_FINITE)
-COLOURS = LinearSegmentedColormap.from_list("regard", BLUES).with_extremes(bad=BAD)
+COLOURS = LinearSegmentedColormap.from_list("regard", SHADES).with_extremes(bad=BAD)
 """Color map of weights. The order of its colors is preserved in grayscale and for color-blind readers."""
 
 

@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
@@ -25,7 +25,7 @@ from regard.viz.maps import CROSS, LayerMap, Map, finite, word_pieces
 class PackedWeights(TypedDict):
     """Rounded weights (H, Tq, Tk), much smaller than JSON numbers."""
 
-    packed: bytes  # unsigned 16-bit little-endian or 8-bit numbers, by head, then row; in JSON base64 of zlib
+    packed: bytes  # unsigned 16-bit little-endian or 8-bit numbers, by head, then row; base64 of zlib, or start and end
     largest: float  # the weight that is stored as `levels`
     levels: int  # 65535 or 255; one less if the largest number marks weights that are NaN or infinite
     heads: int
@@ -264,8 +264,10 @@ def view_json(
     importance: Mapping[str, list[WorthData]] | None = None,
     playback: Mapping[str, Any] | None = None,
     beside: Sequence[tuple[str, Map]] = (),
+    default: Callable[[bytes], Any] | None = None,
 ) -> str:
-    """Return the data of a view, a `ViewData`, as JSON; `beside`: names and maps of other models.
+    """Return the data of a view, a `ViewData`, as JSON; `beside`: names and maps of other models. `default`: what
+    stands for the bytes of packed weights, usually `zlib_text`.
 
     If one map is large, all are packed in 8 bits, and their notes say so.
     """
@@ -283,13 +285,18 @@ def view_json(
         data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": shown}
     if beside:
         data["beside"] = [{"name": name, "map": map_data(attention, levels)} for name, attention in beside]
-    return json.dumps(data, ensure_ascii=False, default=zlib_text)
+    return json.dumps(data, ensure_ascii=False, default=default or zlib_text)
 
 
 def zlib_text(content: bytes) -> str:
-    """Return packed weights as text: base64 of zlib, with its strategy for noisy numbers."""
-    packer = zlib.compressobj(6, memLevel=9, strategy=zlib.Z_FILTERED)
-    return base64.b64encode(packer.compress(content) + packer.flush()).decode()
+    """Return packed weights as text: base64 of zlib."""
+    return base64.b64encode(compress(content)).decode()
+
+
+def compress(content: bytes | bytearray) -> bytes:
+    """Return zlib data, with its strategy for noisy numbers."""
+    packer = zlib.compressobj(9, memLevel=9, strategy=zlib.Z_FILTERED)
+    return packer.compress(content) + packer.flush()
 
 
 def first_data(attention: Map) -> MapData:
@@ -423,6 +430,7 @@ def pack(weights: np.ndarray, side: int = 1, levels: int = LEVELS) -> PackedWeig
 
 
 VIEW = files("regard.viz") / "js"
+FORBIDDEN = (0, 13, 60)  # Codes of characters that HTML replaces or that could end a script
 TITLE_LENGTH = 60  # characters of the input in a title
 
 
@@ -431,15 +439,35 @@ def built_script(name: str) -> str:
     return (files("regard.viz") / "built" / f"{name}.js").read_text(encoding="utf-8").strip()
 
 
+def text_of_bytes(content: bytes) -> str:
+    """Return bytes as text with 7 bits in each character.
+
+    >>> text_of_bytes(b"Regard")
+    'RJ\\x1d\\x0b&\\x0e\\x19'
+    """
+    bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little")
+    codes = np.pad(bits, (0, -len(bits) % 7)).reshape(-1, 7) @ (1 << np.arange(7))
+    codes[np.isin(codes, FORBIDDEN)] += 128
+    return codes.astype("<u2").tobytes().decode("utf-16-le")
+
+
 def page(maps: Sequence[Map], **options: Any) -> str:
     """Return a page that shows `maps`, with a choice of input, layer and head; `options` as in `view_json`."""
     template, code = (VIEW / "page.html").read_text(encoding="utf-8"), built_script("view")
     name = html.escape(f"{maps[0].task}: {_title(maps[0].input)}" if maps else "nothing")
+    weights = bytearray()  # of all layers, as one text: base64 in the JSON would have 14 % more characters
+
+    def store(content: bytes) -> tuple[int, int]:
+        weights.extend(content)
+        return len(weights) - len(content), len(weights)
+
     # If "<" is escaped, the text of an input cannot end the script element.
-    data = view_json(maps, packed=True, **options).replace("<", "\\u003c")
+    data = view_json(maps, packed=True, default=store, **options).replace("<", "\\u003c")
+    packed = compress(weights)
     # The content security policy allows only this script, by its hash, and no network access.
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    parts = {"VIEW": code, "DIGEST": digest, "DATA": data, "TITLE": f"{name} · Regard", "NAME": name}
+    parts = {"WEIGHTS": text_of_bytes(packed), "SIZE": str(len(packed))}
+    parts |= {"VIEW": code, "DIGEST": digest, "DATA": data, "TITLE": f"{name} · Regard", "NAME": name}
     return re.sub(r"/\*([A-Z]+)\*/", lambda match: parts[match[1]], template)
 
 

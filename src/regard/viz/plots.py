@@ -13,11 +13,13 @@ import matplotlib
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from regard.arguments import public
 from regard.io import write_file
 from regard.result import Result, to_plain
+from regard.statistics import Interval
 from regard.viz.attention_map import PICTURES, check_extension
 from regard.viz.figure import (
     drawable,
@@ -44,6 +46,14 @@ class ValueInterval(NamedTuple):
     value: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, name: str, interval: Interval, scale: float = 1) -> "ValueInterval":
+        """Return an interval of `regard.statistics`, without width if its ends are unknown, times `scale`."""
+        value, low, high = interval.value, interval.low, interval.high
+        return cls(
+            name, scale * value, scale * (value if low is None else low), scale * (value if high is None else high)
+        )
 
 
 def make_panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
@@ -184,6 +194,40 @@ def draw_intervals(
     axes.locator_params(axis="x", nbins=5)
     if reference_name:
         axes.legend()
+
+
+def draw_rows(
+    series: Mapping[str, Sequence[ValueInterval]], width: float, unit: str, reference: float = 0.0, name: str = ""
+) -> Figure:
+    """Draw values with their intervals in rows that are not joined, with a color for each series. Values with the
+    same name share a row. `reference`: a vertical line, with a name in the legend."""
+    names = {row.name: None for rows in series.values() for row in rows}
+    places = {row: place for place, row in enumerate(names)}
+    figure, [axes] = make_panels(1, width, 1.2 + len(names) * (0.1 + 0.14 * len(series)))
+    for number, (label, rows) in enumerate(series.items()):
+        shift, colour = 0.6 * ((number + 0.5) / len(series) - 0.5), f"C{number % 7}"
+        heights = [places[row.name] + shift for row in rows]
+        axes.hlines(heights, [row.low for row in rows], [row.high for row in rows], color=colour)
+        axes.plot([row.value for row in rows], heights, "o", color=colour, markersize=4.5, label=label)
+    axes.axvline(reference, color="C1" if name else "0.5", linestyle="--", linewidth=0.8, label=name)
+    axes.set_yticks(range(len(names)), list(map(drawable, names)))
+    room = max(width - 0.08 * max(map(len, names)), 1.2)
+    axes.set(xlabel="\n".join(textwrap.wrap(unit, int(12 * room))), ylim=(len(names) - 0.4, -0.6))
+    axes.locator_params(axis="x", nbins=5)
+    axes.grid(axis="x", alpha=0.3)
+    if name or len(series) > 1:
+        figure.legend(loc="outside upper left", ncols=max(int(width // 2.4), 1))
+    return figure
+
+
+def better_colours() -> LinearSegmentedColormap:
+    """Return colors from worse (red) through the color of the page, light or dark, to better (blue)."""
+    return LinearSegmentedColormap.from_list("better", ["#b2182b", rcParams["axes.facecolor"], "#2166ac"])
+
+
+def letter_colour(share: float) -> str:
+    """Return the color of text on `better_colours`, at a share from -1 to 1 of the scale."""
+    return "white" if abs(share) > 0.84 else str(rcParams["text.color"])
 
 
 def draw_by_layer(

@@ -1,22 +1,20 @@
 """Random inputs of an exercise, from a table of the shapes of its arguments and of the sizes of its inputs."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from regard_course.inputs import Array, Case
+from regard_course.inputs import PADDING, Array, Case, RandomLanguageModel, TanhCell
 from regard_course.mistakes.known import LARGE_HIDDEN
 
 PRIMES = (2, 3, 5, 7)
 """Sizes that another seed permutes."""
 MASKS, HIDDEN = ("mask", "memory_mask"), ("scores", "memory", "key", "states")
 """Names of masks, and of the arguments whose steps they hide."""
-CASE_OPTIONS = {field.name for field in fields(Case)}
 
 
 class Draw:
@@ -43,69 +41,50 @@ class Draw:
         """Return random numbers of a shape."""
         return self.generator.normal(size=self.shape(letters))
 
-
-Rule = Callable[[Draw], Any] | str | float | None
-"""How an argument is drawn: a function, the shape of random numbers, or a value."""
-
-
-class Row(NamedTuple):
-    """An input of a table."""
-
-    name: str
-    sizes: tuple[int, ...]
-    options: dict[str, Any]
+    def value(self, name: str, rule: Any) -> Any:
+        """Return the value of an argument by its rule: a shape, a value, or the name of a function in `RULES`."""
+        if isinstance(rule, Mapping):
+            [(kind, values)] = rule.items()
+            return RULES[kind](self, name, *(values if isinstance(values, list) else [values]))
+        if isinstance(rule, list):
+            return np.array(rule)
+        return None if rule == "None" else self(rule) if isinstance(rule, str) else rule
 
 
-def row(name: str, *sizes: int, **options: Any) -> Row:
-    """Return an input with these sizes. `options`: other rules for its arguments, and fields of `Case`."""
-    return Row(name, sizes, options)
-
-
-def fixed(name: str, *, sizes: Mapping[str, int] | None = None, functions: bool = False, **arguments: Any) -> Case:
-    """Return an input that is the same for every seed. Lists become arrays."""
-    arrays = {key: np.array(value) if isinstance(value, list) else value for key, value in arguments.items()}
-    return Case(name=name, arguments=arrays, sizes=sizes or {}, functions_only=functions)
-
-
-def number(letters: str) -> Callable[[Draw], int]:
-    """Return the rule for an argument that is a size."""
-    return lambda draw: draw.size(letters)
-
-
-def draw_cases(
-    letters: str, rules: Mapping[str, Rule], *rows: Row | Case, constructor: Mapping[str, str] | None = None
-) -> Callable[[int], list[Case]]:
-    """Return the function that draws the inputs of an exercise for a seed.
+def draw_cases(table: Mapping[str, Any], key: str = "rows") -> Callable[[int], list[Case]]:
+    """Return the function that draws the inputs of an exercise for a seed, from its table in `inputs.toml`.
 
     Sizes are different primes, so that swapped axes change the shape or the numbers of a result. Another seed
     permutes them: equal sizes remain equal, and different sizes remain different.
 
-    letters: the letter of each size of a row; sizes with an uppercase letter are the same for every seed.
-    rules: how each argument is drawn. constructor: the sizes that a learner's class receives, by name.
-
-    >>> cases = draw_cases("b t", {"states": "b t"}, row("two steps", 3, 2), fixed("by hand", states=[[1.0]]))
+    >>> rows = [["two steps", 3, 2], ["fixed", {"states": [[1.0]]}]]
+    >>> cases = draw_cases({"letters": "b t", "arguments": {"states": "b t"}, "rows": rows})
     >>> [(case.name, case.arguments["states"].shape) for case in cases(0)]
-    [('two steps', (3, 2)), ('by hand', (1, 1)), ('not contiguous', (3, 2))]
+    [('two steps', (3, 2)), ('fixed', (1, 1)), ('not contiguous', (3, 2))]
     """
+    rules = table["arguments"]
 
-    def draw_case(seed: int, row: Row) -> Case:
-        sizes = dict(zip(letters.split(), row.sizes, strict=True))
+    def draw_case(seed: int, name: str, *sizes: int, **options: Any) -> Case:
         primes = np.random.default_rng(seed).permutation(PRIMES).tolist() if seed else PRIMES
         permuted = dict(zip(PRIMES, primes, strict=True))
-        draw = Draw(seed, {key: n if key.isupper() else permuted.get(n, n) for key, n in sizes.items()})
-        for name, rule in {**rules, **{key: row.options[key] for key in row.options if key in rules}}.items():
-            value = draw(rule) if isinstance(rule, str) else rule(draw) if callable(rule) else rule
-            draw.arguments[name] = value
-        options = {key: value for key, value in row.options.items() if key in CASE_OPTIONS}
-        classes = {name: draw.size(size) for name, size in (constructor or {}).items()}
-        return Case(name=row.name, arguments=draw.arguments, sizes=classes, **options)
+        named = zip(table["letters"].split(), sizes, strict=True) if sizes else ()
+        draw = Draw(seed, {key: n if key.isupper() else permuted.get(n, n) for key, n in named})
+        for argument, rule in (rules if sizes else dict.fromkeys(rules)).items():
+            draw.arguments[argument] = draw.value(argument, options.get(argument, rule))
+        fields = {key: value for key, value in options.items() if key not in rules}
+        if sizes:
+            fields["sizes"] = {key: draw.size(size) for key, size in table.get("constructor", {}).items()}
+        return Case(name=name, arguments=draw.arguments, **{**fields, "gradients": tuple(options.get("gradients", ()))})
 
-    def draw(seed: int) -> list[Case]:
-        cases = [row if isinstance(row, Case) else draw_case(seed, row) for row in rows]
-        drawn = [case for case in cases if not case.functions_only and case not in rows]
-        return [*cases, *itertools.chain(*(corner(drawn) for corner in (_large_hidden_scores, _not_contiguous)))]
+    def draw_all(seed: int) -> list[Case]:
+        rows = [row if isinstance(row[-1], dict) else [*row, {}] for row in table.get(key, ())]
+        cases = [draw_case(seed, *row[:-1], **row[-1]) for row in rows]
+        if key != "rows":
+            return cases
+        drawn = [case for case, row in zip(cases, rows, strict=True) if len(row) > 2 and not case.functions_only]
+        return [*cases, *_large_hidden_scores(drawn), *_not_contiguous(drawn)]
 
-    return draw
+    return draw_all
 
 
 def _large_hidden_scores(cases: Sequence[Case]) -> list[Case]:
@@ -151,64 +130,135 @@ def _not_contiguous(cases: Sequence[Case]) -> list[Case]:
     return []
 
 
-def random_mask(letters: str) -> Callable[[Draw], Array]:
-    """Return the rule for a mask (B, Tq, Tk) in which each query may attend to some keys, and at least two
-    queries to each key. If there is a single query, all keys are allowed."""
-
-    def draw_mask(draw: Draw) -> Array:
-        batch, queries, keys = draw.shape(letters)
-        mask: Array = draw.generator.random((batch, queries, keys)) < 0.4
-        for key in range(keys):
-            mask[:, key % queries, key] = mask[:, (key + 2) % queries, key] = True
-        for query in range(queries):
-            mask[:, query, (2 * query + 1) % keys] = True
-        return mask
-
-    return draw_mask
-
-
-def with_empty_rows(letters: str, *rows: tuple[int, int]) -> Callable[[Draw], Array]:
-    """Return the rule for a random mask that hides all keys in some rows (batch element, query)."""
-
-    def draw_mask(draw: Draw) -> Array:
-        mask = random_mask(letters)(draw)
-        for row in rows:
-            mask[row] = False
-        return mask
-
-    return draw_mask
+def random_mask(draw: Draw, name: str, letters: str, *empty: Sequence[int]) -> Array:
+    """Return a mask (B, Tq, Tk) in which each query may attend to some keys, and at least two queries to each key.
+    If there is a single query, all keys are allowed. empty: rows (batch element, query) in which all keys are
+    hidden."""
+    batch, queries, keys = draw.shape(letters)
+    mask: Array = draw.generator.random((batch, queries, keys)) < 0.4
+    for key in range(keys):
+        mask[:, key % queries, key] = mask[:, (key + 2) % queries, key] = True
+    for query in range(queries):
+        mask[:, query, (2 * query + 1) % keys] = True
+    for element, query in empty:
+        mask[element, query] = False
+    return mask
 
 
-def padding_mask(letters: str) -> Callable[[Draw], Array]:
-    """Return the rule for a mask (B, T) or (B, rows, T) that hides padding: at least one step of the first
-    sentence, and none of the last one of several."""
-
-    def draw_mask(draw: Draw) -> Array:
-        batch, *rows, length = draw.shape(letters)
-        lengths = np.maximum(1, length - 1 - draw.generator.integers(0, 3, batch))
-        lengths[0] = max(1, length - 1)
-        lengths[1:][-1:] = length
-        visible = np.arange(length) < lengths[:, None]
-        return np.broadcast_to(visible[:, None], (batch, *rows, length)).copy() if rows else visible
-
-    return draw_mask
+def padding_mask(draw: Draw, name: str, letters: str) -> Array:
+    """Return a mask (B, T) or (B, rows, T) that hides padding: at least one step of the first sentence, and none of
+    the last one of several."""
+    batch, *rows, length = draw.shape(letters)
+    lengths = np.maximum(1, length - 1 - draw.generator.integers(0, 3, batch))
+    lengths[0] = max(1, length - 1)
+    lengths[1:][-1:] = length
+    visible = np.arange(length) < lengths[:, None]
+    return np.broadcast_to(visible[:, None], (batch, *rows, length)).copy() if rows else visible
 
 
-def parameter(name: str, width: str, inner: str) -> Callable[[Draw], Array]:
-    """Return the rule for a weight, bias, gain or shift of a layer. Gains and shifts are random too, so that a
-    mistake in their use changes the output."""
-
-    def draw_parameter(draw: Draw) -> Array:
-        if name.startswith(("gain", "shift")):
-            return draw.generator.normal(1 if name.startswith("gain") else 0, 0.5, draw.size(width))
-        # Weights of this size keep the states near 1, so that neither softmax nor tanh saturates.
-        shapes = {"w_1": f"{width} {inner}", "b_1": inner, "w_2": f"{inner} {width}", "b_2": width}
-        values = draw(shapes.get(name, f"{width} {width}"))
-        return values * (0.5 if values.ndim == 1 else 1.5 * len(values) ** -0.5)
-
-    return draw_parameter
+def words(draw: Draw, name: str, letters: str, size: int) -> Array:
+    """Return token numbers (B, T) with padding."""
+    return draw.generator.integers(1, size, draw.shape(letters)) * padding_mask(draw, name, letters)
 
 
-def parameters(names: Sequence[str], width: str, inner: str) -> Callable[[Draw], dict[str, Array]]:
-    """Return the rule for a dictionary of parameters."""
-    return lambda draw: {name: parameter(name, width, inner)(draw) for name in names}
+def padded_numbers(draw: Draw, name: str, count: str, size: str) -> Array:
+    """Return token numbers, among them padding."""
+    target = numbers(draw, name, count, size)
+    target[len(target) // 2 :: 3] = PADDING
+    return target
+
+
+def numbers(draw: Draw, name: str, count: str, size: str) -> Array:
+    return draw.generator.integers(1, draw.size(size), draw.size(count))
+
+
+ATTENTION = ("w_q", "w_k", "w_v", "w_o")
+FEED_FORWARD = ("w_1", "b_1", "w_2", "b_2")
+CROSS = ("cross_q", "cross_k", "cross_v", "cross_o")
+NORMS = ("gain_1", "shift_1", "gain_2", "shift_2", "gain_3", "shift_3")
+LAYERS = {"encoder": (*ATTENTION, *FEED_FORWARD, *NORMS[:4]), "decoder": (*ATTENTION, *CROSS, *FEED_FORWARD, *NORMS)}
+"""Names of the parameters of a layer."""
+
+
+def weight(draw: Draw, name: str, width: str, inner: str) -> Array:
+    """Return a weight, bias, gain or shift of a layer. Gains and shifts are random too, so that a mistake in their
+    use changes the output."""
+    if name.startswith(("gain", "shift")):
+        return draw.generator.normal(1 if name.startswith("gain") else 0, 0.5, draw.size(width))
+    # Weights of this size keep the states near 1, so that neither softmax nor tanh saturates.
+    shapes = {"w_1": f"{width} {inner}", "b_1": inner, "w_2": f"{inner} {width}", "b_2": width}
+    values = draw(shapes.get(name, f"{width} {width}"))
+    return values * (0.5 if values.ndim == 1 else 1.5 * len(values) ** -0.5)
+
+
+def weights(draw: Draw, name: str, layer: str, width: str, inner: str) -> dict[str, Array]:
+    return {part: weight(draw, part, width, inner) for part in LAYERS[layer]}
+
+
+def transformer(draw: Draw, name: str, layers: str) -> dict[str, Array]:
+    """Return the parameters of a Transformer with sizes as in `inputs.toml`."""
+    model = {"source": draw("17 10") / 2, "target": draw("13 10") / 2}
+    for side in LAYERS:
+        for layer in range(draw.size(layers)):
+            model |= {f"{side}.{layer}.{part}": value for part, value in weights(draw, name, side, "10", "11").items()}
+    return {**model, "w_out": draw("10 13") / 2, "b_out": draw("13") / 2}
+
+
+def simple(draw: Draw, name: str, layers: str) -> dict[str, Array]:
+    """Return parameters for calculations by hand, of one layer or of a Transformer: identity matrices, and equal
+    biases, gains and shifts."""
+    if layers == "transformer":
+        parts = {f"{side}.0.{part}": value for side in LAYERS for part, value in simple(draw, name, side).items()}
+        tables = dict.fromkeys(("source", "target"), np.eye(3, 4))
+        return {**tables, **parts, "w_out": np.eye(4, 3), "b_out": np.full(3, 0.5)}
+    vectors = {"b": 0.5, "gain": 2.0, "shift": 1.0}
+    kinds = {part: part.partition("_")[0] for part in LAYERS[layers]}
+    return {part: np.full(4, vectors[kind]) if kind in vectors else np.eye(4) for part, kind in kinds.items()}
+
+
+def language_model(draw: Draw, name: str, letters: str) -> RandomLanguageModel:
+    """Return model number M with a vocabulary of V tokens."""
+    number, size = draw.shape(letters)
+    return RandomLanguageModel(89 * draw.seed + number, size)
+
+
+def attention(draw: Draw, name: str, letters: str, *, causal: bool = False) -> Array:
+    """Return weights whose rows sum to 1, each to itself and earlier steps if they are causal."""
+    numbers = draw.generator.random(draw.shape(letters))
+    numbers = np.tril(numbers) if causal else numbers**3
+    return np.asarray(numbers / numbers.sum(-1, keepdims=True))
+
+
+def doubts(draw: Draw, name: str, count: str, steps: str) -> Array:
+    """Return the doubts of n translations, as multiples of 1 / S."""
+    return np.asarray(np.round(draw.size(steps) * draw.generator.random(draw.size(count))) / draw.size(steps))
+
+
+def faulty(draw: Draw, name: str, count: str, faults: str) -> Array:
+    """Return 1 for F of the translations, which have more doubt than the others on average."""
+    noisy = draw.arguments["doubts"] + 0.3 * draw(count)
+    return np.asarray(np.argsort(np.argsort(-noisy)) < draw.size(faults)).astype(int)
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    **{
+        rule.__name__: rule
+        for rule in (attention, doubts, faulty, language_model, numbers, padded_numbers, padding_mask, random_mask)
+    },
+    **{rule.__name__: rule for rule in (simple, transformer, weight, weights, words)},
+    "causal_attention": partial(attention, causal=True),
+    "all_allowed": lambda draw, name, letters: np.ones(draw.shape(letters), bool),
+    "zeros": lambda draw, name, letters: np.zeros(draw.shape(letters)),
+    "normal": lambda draw, name, mean, deviation, letters: mean + deviation * draw(letters),
+    "sums": lambda draw, name, mean, letters: mean + draw(letters).cumsum(0),
+    "rising": lambda draw, name, deviation, letters: np.sort(deviation * draw(letters)),
+    "falling": lambda draw, name, deviation, letters: -np.sort(deviation * draw(letters)),
+    "logs": lambda draw, name, *values: np.log(values),
+    "size": lambda draw, name, letters: draw.size(letters),
+    "same": lambda draw, name, other: draw.arguments[other],
+    "letters": lambda draw, name, count: np.array([0, *draw.generator.integers(0, count, draw.size("t") - 2), 0]),
+    "cell": lambda draw, name, letters: TanhCell(draw(letters) / 2),
+    "sum_cell": lambda draw, name, width: TanhCell(np.ones((width, 1))),
+}
+"""How an argument is drawn, by name in `inputs.toml`. Each rule receives the draw, the argument's name and its values
+there. letters: t tokens, of which the first and the last are 0."""

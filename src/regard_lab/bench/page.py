@@ -4,7 +4,7 @@ Markdown tables."""
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
@@ -14,10 +14,13 @@ from regard.io import make_folder, write_file
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
 from regard.viz.page import write_page
-from regard.viz.report_page import Part, render_page
+from regard.viz.report_page import Part, Plot, render_page
 from regard_lab.bench.bench import CAPTION, BenchResult, Column, detail_tables, group_tables
 from regard_lab.bench.known_models import KnownModelChoice
 from regard_lab.bench.rankings import RANDOM, Subjects, draw_inputs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Attention maps of failures: an input on which a method ranks badly, with its ranking beside the truth.
 
@@ -184,6 +187,7 @@ def write_bench_page(result: BenchResult, path: str | Path) -> Path:
         return addresses.get(place_of(shown, method))
 
     parts: list[Part] = [
+        Plot(lambda width: _draw_groups(result, width), "Mean AUROC: rows are methods, columns groups of models"),
         f"{result.summary()}. {CAPTION}",
         FAILURES,
         *group_tables(result.groups, result.methods, WIDTH, link),
@@ -193,6 +197,30 @@ def write_bench_page(result: BenchResult, path: str | Path) -> Path:
     ]
     write_file(path, render_page("Explanation methods on models whose answer is known", parts).encode())
     return path
+
+
+def _draw_groups(result: BenchResult, width: float) -> "Figure":
+    """Draw the mean AUROC of each method (row) over each group of models (column): blue above chance, red below."""
+    from regard.viz.figure import new_figure  # matplotlib is slow to import
+    from regard.viz.plots import better_colours, letter_colour
+
+    entries = [[column.entries.get(method) for column in result.groups] for method in result.methods]
+    values = [[0.5 if entry is None else entry.mean for entry in row] for row in entries]
+    figure = new_figure(max(2.2 + 0.55 * len(result.groups), width), 2.4 + 0.26 * len(values))
+    axes = figure.subplots()
+    axes.imshow(values, cmap=better_colours(), vmin=0, vmax=1, aspect="auto")
+    for row, line in enumerate(entries):
+        for column, entry in enumerate(line):
+            text = "-" if entry is None else f"{entry.mean:.2f}"
+            colour = letter_colour(2 * values[row][column] - 1)
+            axes.text(column, row, text, ha="center", va="center", color=colour)
+    names = [f"{column.kind}, {column.level}: {column.truth}" for column in result.groups]
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="left")
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(values)), result.methods)
+    axes.tick_params(length=0)
+    axes.set_xlabel("mean AUROC; blue: 1, a perfect ranking; no color: 0.50, chance; red: 0")
+    return figure
 
 
 def _worst(result: BenchResult, group: Column, method: str) -> Column:

@@ -20,7 +20,7 @@ from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -33,7 +33,7 @@ from regard.attention.mechanism import Mechanism
 from regard.errors import check_range, plural
 from regard.io import is_file, make_folder, read_json, write_file, write_json
 from regard.models.decoder_only import DecoderOnly
-from regard.result import percent, signed, to_plain
+from regard.result import percent, plain_table, signed, to_plain
 from regard.statistics import LEVEL, Interval, describe_range, median_interval, seed_range, smallest_sample
 from regard.streams import make_generator
 from regard.sweep.backends import Backend
@@ -54,6 +54,9 @@ from regard_lab.cards.cells import (
     uniform_first,
 )
 from regard_lab.cards.probes import PROBES, card_probes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MECHANISMS = (  # Mechanisms of `regard card --all`. A mechanism without a position part has learned positions
     BASELINE,
@@ -430,12 +433,11 @@ def difference_note(card: Card) -> str:
 
 
 def card_tables(card: Card, *, claims: bool = True) -> Group:
-    scores = _table(
-        f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
+    difference = f"median difference (intervals hold for all {len(card.rows)} at once)"
+    scores = plain_table(
+        ("probe", card.mechanism, "softmax", difference, ""),
+        title=f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
         f"variance), mean (range of the seeds)",
-        *("probe", card.mechanism, "softmax"),
-        f"median difference (intervals hold for all {len(card.rows)} at once)",
-        "",
     )
     for row in card.rows:
         shown = ("higher" if row.difference.value > 0 else "lower") if row.shown else ""
@@ -445,11 +447,16 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
     if position := Mechanism.parse(card.mechanism).position:
         scores.caption += f"\n{position} replaces the learned positions that softmax has"
     how = "" if card.normalized else "; rows do not sum to 1, so shares are of the absolute weights"
-    shares = _table(
-        f"Where weight goes, {card.mechanism} | softmax (mean over heads and seeds{how})",
-        *("probe", "on relevant inputs, %", "best head, %", "on the first token, %", "entropy, nats"),
+    columns = (
+        "probe",
+        "on relevant inputs, %",
+        "best head, %",
+        "on the first token, %",
+        "entropy, nats",
         "sum of a row",
     )
+    title = f"Where weight goes, {card.mechanism} | softmax (mean over heads and seeds{how})"
+    shares = plain_table(columns, title=title)
     for means in card.shares:
         shares.add_row(
             means.probe,
@@ -473,7 +480,9 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
 
 
 def claim_table(cards: Sequence[Card]) -> Table:
-    table = _table("Claims of papers", "claim", "source", "expected", "median difference", "smallest to see", "verdict")
+    table = plain_table(
+        ("claim", "source", "expected", "median difference", "smallest to see", "verdict"), title="Claims of papers"
+    )
     for result in all_claims(cards):
         claim = result.claim
         numbers = interval_text(result.interval, signed), smallest_text(result)
@@ -491,10 +500,9 @@ def smallest_text(result: ClaimResult) -> str:
 
 def overview_table(cards: Sequence[Card]) -> Table:
     """Return one row for each mechanism: the difference to softmax in each test."""
-    table = _table(
-        "Correct outputs minus softmax, in percentage points, median over seeds; *: the interval excludes zero",
-        "mechanism",
-        *(row.test for row in cards[0].rows),
+    table = plain_table(
+        ("mechanism", *(row.test for row in cards[0].rows)),
+        title="Correct outputs minus softmax, in percentage points, median over seeds; *: the interval excludes zero",
     )
     for card in without_baseline(cards):
         table.add_row(card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows))
@@ -526,44 +534,49 @@ def card_json(card: Card) -> dict[str, Any]:
     return plain
 
 
-def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-
-
 # The overview picture: mechanisms x tests, the difference to softmax as a color.
 
 DARKEST = 0.5  # Difference of scores with the darkest color
-DARK_FROM = 0.3  # Difference from which the text of a cell is white
 
 
-def draw_overview(cards: Sequence[Card], format: str) -> bytes:
-    """Draw one row per mechanism and one column per test, as an SVG or PNG file. The first row has the scores of
+def draw_scores(card: Card, width: float) -> "Figure":
+    """Draw the scores of a mechanism and of softmax in each test, with the range of the seeds."""
+    from regard.viz.plots import ValueInterval, draw_rows
+
+    names = [row.test + " *" * row.shown for row in card.rows]
+    own, softmax = ([getattr(row, name) for row in card.rows] for name in ("score", "softmax"))
+    scores = {"softmax": softmax} | ({} if card.mechanism == BASELINE else {card.mechanism: own})
+    rows = {
+        name: [ValueInterval.of(*pair, 100) for pair in zip(names, values, strict=True)]
+        for name, values in scores.items()
+    }
+    unit = f"correct outputs (regression: explained variance) in %, mean and range of {plural(card.seeds, 'seed')}"
+    return draw_rows(
+        rows, width, unit + ("; *: the difference is shown" if any(row.shown for row in card.rows) else "")
+    )
+
+
+def draw_overview(cards: Sequence[Card], width: float = 0) -> "Figure":
+    """Draw one row per mechanism and one column per test, at least `width` wide. The first row has the scores of
     softmax. Blue is better than softmax, red is worse. Numbers are percentage points, with half the width of the
     interval in small type. A number in bold type with a star has an interval that excludes zero; the interval holds for
     all tests of the mechanism at once."""
-    from matplotlib import rcParams  # slow to import
-    from matplotlib.colors import LinearSegmentedColormap
-
-    from regard.viz.figure import figure_bytes, new_figure
+    from regard.viz.figure import new_figure  # matplotlib is slow to import
+    from regard.viz.plots import better_colours, letter_colour
 
     tests = [row.test for row in cards[0].rows]
     cards = without_baseline(cards)
     values = np.array([[0.0] * len(tests), *([row.difference.value for row in card.rows] for card in cards)])
-    figure = new_figure(3.2 + 0.62 * len(tests), 1.8 + 0.32 * len(values))
+    figure = new_figure(max(3.2 + 0.62 * len(tests), width), 1.8 + 0.32 * len(values))
     axes = figure.subplots()
-    neutral = rcParams["axes.facecolor"]  # no difference has the color of the page, light or dark
-    colours = LinearSegmentedColormap.from_list("difference", ["#b2182b", neutral, "#2166ac"])
-    axes.imshow(values, cmap=colours, vmin=-DARKEST, vmax=DARKEST, aspect="auto")
+    axes.imshow(values, cmap=better_colours(), vmin=-DARKEST, vmax=DARKEST, aspect="auto")
     for column, row in enumerate(cards[0].rows):
         axes.text(column, 0, f"{100 * row.softmax.value:.0f} %", ha="center", va="center", fontsize=8)
     for number, card in enumerate(cards, start=1):
         for column, row in enumerate(card.rows):
             value = row.difference.value
             text, weight = f"{round(100 * value):+d}" + "*" * row.shown, "bold" if row.shown else "normal"
-            style: dict[str, Any] = {
-                "ha": "center",
-                "color": "white" if abs(value) > DARK_FROM else rcParams["text.color"],
-            }
+            style: dict[str, Any] = {"ha": "center", "color": letter_colour(value / DARKEST)}
             axes.text(column, number, text, va="bottom", fontsize=8, fontweight=weight, linespacing=0.8, **style)
             if row.difference.low is not None and row.difference.high is not None:
                 half = 50 * (row.difference.high - row.difference.low)
@@ -578,7 +591,7 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
         "blue: better; red: worse; ±: half the interval; * and bold: the interval excludes zero",
         fontsize=9,
     )
-    return figure_bytes(figure, format)
+    return figure
 
 
 METHOD = (
@@ -594,14 +607,13 @@ METHOD = (
 def write_page(cards: Sequence[Card], path: str | Path) -> Path:
     """Write a page with the picture and all tables, and return its path."""
     path, title = Path(path), f"Attention mechanism: {cards[0].mechanism}"
-    parts: list[Part] = [
-        Plot(lambda: draw_overview(cards, "svg"), "Differences to softmax: rows are mechanisms, columns tests"),
-        METHOD,
-        steps_note(cards[0]),
-    ]
+    parts: list[Part] = [METHOD, steps_note(cards[0])]
     if len(cards) == 1:
-        parts.append(card_tables(cards[0]))
+        says = f"Scores of {cards[0].mechanism} and of softmax in each test; the table has the numbers"
+        parts = [Plot(partial(draw_scores, cards[0]), says), *parts, card_tables(cards[0])]
     else:
+        says = "Differences to softmax: rows are mechanisms, columns tests"
+        parts.insert(0, Plot(partial(draw_overview, cards), says))
         title = f"{len(cards)} attention mechanisms"
         parts += [overview_table(cards), claim_table(cards)]
         parts += [card_tables(card, claims=False) for card in cards]

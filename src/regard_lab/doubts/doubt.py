@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
@@ -22,9 +23,12 @@ from regard.runs.loading import load_translator
 from regard.runs.run import add_note
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.page import write_page
-from regard.viz.report_page import Part, render_page
+from regard.viz.report_page import Part, Plot, render_page
 from regard_lab.doubts.calibration import Origin, read_calibration
 from regard_lab.doubts.features import MEANINGS, FeatureReader, encode_pairs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 UNLIKE = (0.3, 4.0)
 """A text of N sentences is unlike the calibration text of M pairs if the mean of a feature is further from the
@@ -217,6 +221,7 @@ def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, no
             cells[1] = Text(f"{doubt.doubt:.4f}", style=f"link {maps_path.name}#map={number}")
         table.add_row(*cells)
     parts: list[Part] = [
+        Plot(lambda width: _draw_doubts(doubts, width), "Points: doubt of each translation, in the order of the text"),
         f"Translations with a warning: {warned} of {len(ranked):,} ({percent(warned / max(len(ranked), 1))}). "
         "The most doubtful come first. The doubt is calibrated "
         "on planted faults (regard trust): the probability of a fault if planted faults of equally "
@@ -239,3 +244,17 @@ def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, no
         write_page(maps_path, maps)
         paths.append(maps_path)
     return paths
+
+
+def _draw_doubts(doubts: Sequence[Doubt | None], width: float) -> Figure:
+    from regard.viz.plots import make_panels  # matplotlib is slow to import
+
+    figure, [axes] = make_panels(1, width, 2.8)
+    for warned, colour, label in ((False, "C0", "no warning"), (True, "C1", "warning")):
+        points = [(line, doubt.doubt) for line, doubt in enumerate(doubts, 1) if doubt and doubt.warned == warned]
+        axes.plot(*np.reshape(points, (-1, 2)).T, "o", markersize=4, color=colour, label=f"{label} ({len(points):,})")
+    axes.set(xlabel="line of the text", ylabel="doubt", ylim=(-0.03, 1.03))
+    axes.locator_params(axis="x", integer=True)
+    axes.grid(axis="y", alpha=0.3)
+    figure.legend(loc="outside upper left", ncols=2)
+    return figure

@@ -19,6 +19,7 @@ from regard_lab.bench.bench import bench, entry_text, group_columns, model_colum
 from regard_lab.bench.known_models import QUICK, choose_models
 from regard_lab.bench.rankings import choose_methods
 from tests.conftest import run_jobs_here
+from tests.viz.test_report_page import begins_with_picture
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "explanation_method.py"
 FLAGS = ["--models", "counting", "--seeds", "2", "--quick"]
@@ -100,7 +101,7 @@ def test_command_with_a_method_of_a_user(folder: Path, tmp_path: Path, capsys: p
     assert content["methods"] == ["oracle", "random", "next_token"]
     [column] = content["columns"]
     assert column["entries"]["next_token"]["letters"]
-    assert "next_token" in page.read_text()
+    assert "next_token" in page.read_text() and begins_with_picture(page.read_text())
 
 
 def test_example_is_short() -> None:

@@ -21,6 +21,7 @@ from regard_lab.cards.card import (
 )
 from regard_lab.cards.cells import HeadShares, ProbeMeasures, ProbeResult
 from regard_lab.cards.probes import PROBES, card_probes
+from tests.viz.test_report_page import begins_with_picture
 
 
 def claim(expected: str) -> Claim:
@@ -112,7 +113,7 @@ def test_page_and_markdown(small_probes: None, tmp_path: Path, monkeypatch: pyte
     assert main(["card", "--all", "--seeds=2", "--steps=1", "--savepath", str(runs), "--html", str(page)]) == 0
     cards = measure_cards(("softmax", "sink"), seeds=2, steps=1, savepath=runs, on=Local())
     write_cards(cards, table)
-    assert "2 attention mechanisms" in page.read_text()
+    assert "2 attention mechanisms" in page.read_text() and begins_with_picture(page.read_text())
     assert "trained for 1 step only" in page.read_text()
     text = table.read_text()
     assert "| sink |" in text

@@ -2,7 +2,7 @@
 
 import { Predictions } from "./predictions.js";
 import { searchTree } from "./tree.js";
-import { formatAddress, readAddress, replaceAddress } from "../../viz/js/state.js";
+import { COMPUTATIONS, formatAddress, readAddress, replaceAddress } from "../../viz/js/state.js";
 import { button, checkbox, keepFocus, messageOf, node, scrollBox, select, table } from "../../viz/js/dom.js";
 import { isolate, revealHidden, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
@@ -45,6 +45,7 @@ import { unpack } from "../../viz/js/matrix.js";
 
 const WORK = 300; // milliseconds after which the page says that the model is computing
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
+const AHEAD = 90_000; // weights of a head; layers of more are requested when they are needed
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST_IMAGE = 8_000_000; // bytes of an image
 const CHUNK = 8192; // bytes converted to characters at once
@@ -88,7 +89,7 @@ export class Explorer {
     this.predictions = null;
     this.weighed = false; // whether weights are multiplied by the norms of their values
     this.noValues = ""; // why that cannot be done
-    this.fetching = ""; // names of the layers whose weights were requested
+    this.fetching = false; // whether the weights of layers were requested
     this.seed = 0;
     this.ticket = 0; // identifies the latest request
     /** @type {string | null} the typed input that is answered or asked for, without interventions */
@@ -211,22 +212,24 @@ export class Explorer {
     this.predictions?.show({ input: answered.map.input, touched }, view);
   }
 
-  /** Requests the weights that are in view, if only thumbnails of them were sent. */
+  /** Requests the weights that are in view, if only thumbnails of them were sent; then those of small layers one by one. */
   async showWholeLayers() {
     const { found, view } = this;
     const scene = view?.scene;
-    const layers = found && scene && !this.playback ? neededLayers(scene) : [];
-    if (!found || !layers.length || this.fetching === layers.join()) return;
-    this.fetching = layers.join();
-    try {
-      const whole = await this.wholeLayers(found, layers);
-      if (this.found === found) this.draw({ ...found, ...whole });
-    } catch (error) {
+    if (!found || !scene || this.playback || this.fetching) return;
+    const shown = neededLayers(scene);
+    const missing = thumbnails(found.map.layers.filter(({ name }) => shown.includes(name)));
+    if (shown.length && !missing.length) return this.draw(found);
+    const small = found.map.layers.filter((each) => each.queries.length * each.keys.length < AHEAD);
+    const layers = missing.length ? missing : thumbnails(small).slice(0, 1);
+    if (!layers.length) return;
+    this.fetching = true;
+    const whole = await this.wholeLayers(found, layers).catch((error) => {
       this.message.textContent = messageOf(error);
-    } finally {
-      this.fetching = "";
-      if (this.found !== found) this.showWholeLayers();
-    }
+    });
+    this.fetching = false;
+    if (this.found === found && whole) this.found = { ...found, ...whole };
+    if (this.found !== found) this.showWholeLayers();
   }
 
   /** @param {Found} found @param {string[]} layers */
@@ -328,9 +331,7 @@ export class Explorer {
   updateAddress() {
     const { found, view, touched, written } = this;
     if (!found || !view) return;
-    /** @type {Asked[]} */
-    const all = ["importance", "roles"];
-    const asked = all.filter((name) => this.isComputed(name) || this.working[name]);
+    const asked = COMPUTATIONS.filter((name) => this.isComputed(name) || this.working[name]);
     const hash = formatAddress(view.selection.chosen, { input: found.map.input, touched, written, asked });
     const other = readAddress(location.hash).input;
     if (other !== null && other !== found.map.input) history.pushState(null, "", hash);
@@ -391,6 +392,8 @@ export class Explorer {
       });
       element("task").textContent = about.title;
       element("task").title = about.title;
+      element("kind").textContent = about.step === null ? about.kind : about.summary.split(" (")[0];
+      element("kind").title = element("kind").textContent ?? "";
       const past = about.history ? ` (${about.history})` : "";
       const summary =
         about.step === null
@@ -600,7 +603,6 @@ const SAID =
 // The reason why weights cannot be multiplied by the norms of values; empty if they can.
 /** @param {MapData} map @param {ValueNorms} values */
 function missingValues(map, { norms, left_out: reasons }) {
-  if (isLong(map)) return `Value-weighted: ${TOO_LONG}.`;
   const missing = map.layers.filter((layer) => !norms[layer.name]);
   if (!missing.length) return "";
   const [{ name }] = missing;

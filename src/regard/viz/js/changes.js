@@ -116,13 +116,7 @@ function barList(title, rows) {
   return box;
 }
 
-/**
- * A label with bars before and after.
- * @param {string} label
- * @param {number | null} before from 0 to 1; null: a single bar
- * @param {number} now from 0 to 1
- * @param {string} text
- */
+/** Shares before and after as bars; before: null for a single bar. @param {string} label @param {number | null} before @param {number} now @param {string} text */
 function pairedRow(label, before, now, text) {
   const row = node("div", { class: "pair" });
   const number = node("span", { class: "number" }, text);

@@ -20,8 +20,8 @@ import { canvasContext, node } from "./dom.js";
  * @property {Uint32Array} changes `change` in 256 steps as pixels, then `broken`
  */
 
-const LIGHT = ["#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd", "#4a8ccc", "#3172b8", "#22589d", "#1c437d"];
-const DARK = ["#12171d", "#132f50", "#174474", "#205d99", "#3678bc", "#5a97d5", "#88b6e6", "#b6d4f2", "#e4f0fc"];
+const LIGHT = ["#ffffff", "#eceefc", "#dadef9", "#bdc3f4", "#9ba0ec", "#7b7ae2", "#6056d2", "#4b39bc", "#38249b"];
+const DARK = ["#13151f", "#1f2143", "#2d2d69", "#413d94", "#5b55bf", "#7c78db", "#a4a2ec", "#cac9f6", "#ecebfe"];
 // Decrease and increase: brown and blue-green differ for colour-blind readers too.
 const DECREASE = [166, 97, 26];
 const INCREASE = [1, 133, 113];
@@ -55,7 +55,7 @@ function makePalette(light) {
     dark: !light,
     paper,
     ink: light ? "#111111" : "#eeeeee",
-    line: light ? "#08519c" : "#8abaea",
+    line: light ? "#4b39bc" : "#a4a2ec",
     mark: light ? "#c2410c" : "#fbbf24",
     quiet: light ? "#5f6b7b" : "#aab4c0",
     broken,

@@ -7,7 +7,6 @@ import { button, canvasContext, messageOf, node, Part, scrollBox, secondaryText,
 import { changeMark, TouchBar } from "./interventions.js";
 import {
   headImportance,
-  headRole,
   headTitle,
   importanceSentence,
   isolate,
@@ -62,7 +61,7 @@ export class Details {
     /** A place for what only some pages have. */
     this.slot = node("div", { class: "slot" });
     this.tool = node("section", { class: "tool", hidden: true });
-    this.element = node("aside", { class: "drawer", "aria-label": "Details" });
+    this.element = node("aside", { class: "drawer", "aria-label": "Details", tabindex: 0 });
     const elements = Object.values(this.parts).map((part) => part.element);
     elements.splice(6, 0, this.slot);
     this.element.append(this.tool, ...elements);
@@ -197,6 +196,8 @@ function opener(title, open, toggle) {
   return element;
 }
 
+let factsOpen = false; // kept from head to head
+
 /** What is known of the selected row and head. @param {Scene} scene */
 function facts(scene) {
   const { data, layer, matrix, head, state } = scene;
@@ -204,13 +205,18 @@ function facts(scene) {
   if (state.frame === null && !matrix.names) {
     // the other facts hold for the trained model only
     const worth = headImportance(data, layer.name, head);
-    const role = headRole(data, layer.name, head);
+    const role = data.roles?.[layer.name]?.[head];
     const examined = data.examined?.[layer.name]?.[head];
     if (worth) lines.push(importanceSentence(worth));
     if (role) lines.push(roleSentence(role));
     if (examined !== undefined) lines.push(`Examination: ${examined}`);
   }
-  return lines.map((line) => node("p", { class: "quiet" }, line));
+  const [first, ...more] = lines.map((line) => node("p", { class: "quiet" }, line));
+  if (!more.length) return first ? [first] : [];
+  const box = node("details", { open: factsOpen || undefined });
+  box.append(node("summary", {}, "More about this head"), ...more);
+  box.addEventListener("toggle", () => (factsOpen = box.open));
+  return [first, box];
 }
 
 // The largest weights of the selected row as bars.

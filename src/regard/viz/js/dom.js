@@ -150,14 +150,8 @@ export class Part {
   }
 }
 
-const STRIDES = new Map([
-  ["ArrowRight", 1],
-  ["ArrowDown", 1],
-  ["ArrowLeft", -1],
-  ["ArrowUp", -1],
-  ["Home", Number.NEGATIVE_INFINITY],
-  ["End", Number.POSITIVE_INFINITY],
-]);
+/** @type {Record<string, number>} */
+const STRIDES = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
 
 /**
  * Makes many elements a single tab stop: arrow keys move between them.
@@ -171,15 +165,13 @@ export function oneTabStop(items, at, columns = 1) {
   stop(Math.max(0, Math.min(at, items.length - 1)));
   items.forEach((item, index) => {
     item.addEventListener("focus", () => stop(index));
-    /** @param {Event} event */
-    const pressed = (event) => {
-      const stride = event instanceof KeyboardEvent ? STRIDES.get(event.key) : undefined;
-      if (stride === undefined || !(event instanceof KeyboardEvent)) return;
+    /** @type {HTMLElement} */ (item).addEventListener("keydown", (event) => {
+      const stride = STRIDES[event.key];
+      if (stride === undefined) return;
       event.preventDefault();
       const by = /^Arrow(Up|Down)$/.test(event.key) ? stride * columns : stride;
       items[Math.max(0, Math.min(index + by, items.length - 1))].focus();
-    };
-    item.addEventListener("keydown", pressed);
+    });
   });
 }
 

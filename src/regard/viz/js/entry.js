@@ -8,6 +8,7 @@
 
 import { softmax } from "./arithmetic.js";
 import { node } from "./dom.js";
+import { bytesOfText, inflate } from "./inflate.js";
 import { unpackNumbers, unpackWeights } from "./matrix.js";
 import { formatAddress, readAddress, replaceAddress } from "./state.js";
 import { View } from "./view.js";
@@ -46,12 +47,14 @@ async function showPage(element, data, title) {
   const chosen = () => readAddress(location.hash).state;
   const alone = parent === window; // a page around this one, as a lesson is, makes room for it
   document.body.classList.toggle("alone", alone); // gives the page its height
-  // Weights are unpacked asynchronously. An open frame delays the load event, so that a page that is printed at once
-  // has its picture.
+  // Until weights are unpacked, an open frame delays the load event: a page that is printed at once has its picture.
   const frame = document.createElement("iframe");
   frame.hidden = true;
   document.body.append(frame);
   frame.contentDocument?.open();
+  const packed = document.getElementById("weights");
+  const weights = await inflate(bytesOfText(packed?.textContent ?? "", Number(packed?.dataset.size)));
+  await unpackWeights(data, weights);
   /** @type {View} */
   const view = await show(element, data, {
     state: chosen(),
@@ -105,9 +108,6 @@ export default {
     return () => view.destroy();
   },
 };
-
-// The computation of a weight from the intermediate values stored in a page, as the explorer gets it from the
-// model.
 
 /**
  * The computation of a weight. With another temperature it ends at the context, since later values are not stored.

@@ -2,7 +2,7 @@
 
 import { cssColour } from "./colours.js";
 import { canvasContext, node, Part, select, textScale, textWidth } from "./dom.js";
-import { headRole, headTag, headTitle, roleSentence, shortNames } from "./labels.js";
+import { headTag, headTitle, roleSentence, shortNames } from "./labels.js";
 import { headCount } from "./matrix.js";
 import { availableMeasures, chosenMeasure, MEASURES } from "./measures.js";
 import { CanvasPen } from "./pen.js";
@@ -106,7 +106,7 @@ function rankHeads(scene, tiles) {
           .filter((index) => values[index]?.sure && (sign < 0 || value(index) > 0))
           .sort((first, second) => value(second) - value(first))
           .slice(0, RANKED);
-  return { values, full: ["importance", "distance"].includes(measured.name) ? largest : 1, order };
+  return { values, full: ["importance", "distance", "relation"].includes(measured.name) ? largest : 1, order };
 }
 
 /**
@@ -143,7 +143,7 @@ export function paintRanks(pen, scene, { tiles, titles, side }, colours, size) {
   order.forEach((index, rank) => {
     const out = side < BADGE_INSIDE ? 6 : 1; // pixels beyond the corner
     const [x, y] = [tiles[index].x + side + out, tiles[index].y - out];
-    pen.rect({ x: x - 14, y, width: 14, height: 14 }, { fill: colours.mark });
+    pen.rect({ x: x - 14, y, width: 14, height: 14 }, { fill: colours.mark, round: 7 });
     const fill = cssColour(colours.paper);
     pen.text(x - 7, y + 7.5, String(rank + 1), { fill, align: "middle", bold: true, size: 12 });
   });
@@ -277,7 +277,11 @@ export class HeadGrid {
         const name = several ? headTag(map.layers, layer, head) : headTitle(map.layers, layer, head);
         item.append(node("b", {}, String(rank + 1)), node("span", {}, name));
         item.append(node("span", { class: "number" }, values[index]?.text));
-        item.addEventListener("click", () => this.actions.choose({ layer: layer.name, head, all: false, key: null }));
+        const { query } = values[index] ?? {};
+        const row = query === undefined ? {} : { query };
+        item.addEventListener("click", () => {
+          this.actions.choose({ layer: layer.name, head, all: false, key: null, ...row });
+        });
         return item;
       }),
     );
@@ -328,7 +332,7 @@ export class HeadGrid {
     this.grid.dataset.head = headTag(map.layers, layer, state.head);
     const index = this.geometry?.tiles.findIndex((tile) => tile.layer === layer && tile.head === state.head) ?? -1;
     const value = this.values[index]?.text;
-    const role = headRole(data, layer.name, state.head);
+    const role = data.roles?.[layer.name]?.[state.head];
     const parts = [
       `${layer.title}, ${headTag(map.layers, layer, state.head)}`,
       value && `${measure} ${value}`,

@@ -15,11 +15,14 @@ import { isOff } from "./scene.js";
 /** @import { Panel } from "./panel.js" */
 /** @import { Pen } from "./pen.js" */
 /** @import { Scale } from "./scale.js" */
+/** @import { Viewport } from "./viewport.js" */
 
 const WIDE = 34; // pixels of a cell for a number of two digits with a sign
 const NUMBERS_FROM = { width: 21, height: 20, narrow: 30 }; // pixels of a cell from which it contains its weight
 const SIGNS_FROM = 10; // pixels of a cell with the sign of a fall, which gray pictures need
-const CORNER = 8; // pixels of the mark of a relevant input
+const TILED = 20; // pixels of a cell from which it is a tile with round corners
+const MOST_TILES = 2500;
+const DOT = 6; // pixels of the mark of a relevant input
 const LEAST_WRITTEN = 0.005; // smaller weights are not written
 const MOST_DRAWN = 60_000; // rectangles of a saved picture; of more cells it contains an image
 const ASIDE = 0.35; // opacity of the weights that a head had before it was switched off
@@ -42,14 +45,18 @@ export const heatmap = {
       const off = isOff(scene, head);
       paintCells(pen, panel, off ? ASIDE : 1);
       if (scene.scale.aside && !scene.changes) hatchFirst(pen, panel);
-      if (least >= 9) paintGrid(pen, panel);
+      if (least >= 9 && !tileGap(viewport)) paintGrid(pen, panel);
       const narrow = viewport.cell < WIDE;
       const high = viewport.rowCell >= (narrow ? NUMBERS_FROM.narrow : NUMBERS_FROM.height);
       const numbers = high && viewport.cell >= (scene.changes ? WIDE : NUMBERS_FROM.width * textScale());
       if (!off && (numbers || (scene.changes && least >= SIGNS_FROM)))
         writeWeights(pen, panel, numbers, narrow ? 12 * textScale() : undefined);
+      const [side, edge] = [Math.min(DOT, least * 0.4), tileGap(viewport) + 1];
       for (const [query, key] of least >= 8 ? (relevant ?? []) : [])
-        pen.corner(viewport.x(key) + 1, viewport.y(query) + 1, Math.min(CORNER, least * 0.4), "#111", "white");
+        pen.rect(
+          { x: viewport.x(key) + edge, y: viewport.y(query) + edge, width: side, height: side },
+          { fill: "white", stroke: "#111", round: side / 2 },
+        );
       if (off)
         pen.text(left + width / 2, top + height / 2, "switched off", {
           fill: colours.mark,
@@ -59,7 +66,7 @@ export const heatmap = {
     });
     const y = viewport.y(mark.query);
     const own = scene.heads.length < 2 || head === scene.state.head;
-    const frame = own ? { stroke: colours.mark, width: 2 } : { stroke: colours.quiet, width: 1 };
+    const frame = own ? { stroke: colours.mark, width: 2, round: 4 } : { stroke: colours.quiet, width: 1, round: 4 };
     const high = Math.max(viewport.rowCell, 2);
     if (y + viewport.rowCell >= top && y <= top + height) {
       pen.rect({ x: left, y, width, height: high }, frame);
@@ -100,13 +107,15 @@ function paintCells(pen, panel, opacity) {
   if (!rows || !columns) return;
   const { table, at } = colouring(panel);
   const pyramid = pyramidOf(panel);
-  if (pen.vector && rows * columns <= MOST_DRAWN) {
+  const apart = tileGap(viewport);
+  if (apart || (pen.vector && rows * columns <= MOST_DRAWN)) {
     const { largest, scale, matrix, changes } = scene;
     const top = scale.top(matrix, panel.head);
     pyramid.level(0).values.forEach((value, index) => {
-      const [x, y] = [viewport.x(index % columns), viewport.y(Math.floor(index / columns))];
+      const [x, y] = [viewport.x(index % columns) + apart / 2, viewport.y(Math.floor(index / columns)) + apart / 2];
       const colour = changes ? colours.change(value / largest) : colours.at(shareOf(value, top));
-      pen.rect({ x, y, width: cell, height: rowCell }, { fill: cssColour(colour), opacity });
+      const box = { x, y, width: cell - apart, height: rowCell - apart };
+      pen.rect(box, { fill: cssColour(colour), opacity, round: 2 * apart });
     });
     return;
   }
@@ -121,6 +130,11 @@ function paintCells(pen, panel, opacity) {
   const [x, y] = [viewport.x(left * size), viewport.y(top * size)];
   const smooth = size * Math.min(cell, rowCell) * ratio < 1; // narrow columns of high rows
   pen.image(small, { x, y, width: wide * size * cell, height: high * size * rowCell }, { smooth, opacity });
+}
+
+/** Pixels between cells that are drawn as tiles; 0 for small cells. @param {Viewport} viewport */
+function tileGap({ cell, rowCell, rows, columns, factor }) {
+  return factor === 1 && rows * columns <= MOST_TILES && Math.min(cell, rowCell) >= TILED ? 3 : 0;
 }
 
 /** @param {Pen} pen @param {Panel} panel */
@@ -152,6 +166,7 @@ function writeWeights(pen, panel, numbers, size) {
   const values = (changes ?? matrix.slices)[head];
   const end = viewport.top + viewport.height;
   for (let row = Math.floor(viewport.row); row < matrix.rows && viewport.y(row) < end; row += 1) {
+    if (!changes && row !== panel.mark.query) continue; // the weights of the selected row are written
     for (let column = Math.floor(viewport.column); column < matrix.columns; column += 1) {
       const x = viewport.x(column + 0.5);
       const value = values[row * matrix.columns + column];

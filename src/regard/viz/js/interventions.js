@@ -126,7 +126,9 @@ export function previewScene(scene, { layer, heads, query, key }, to) {
   const { matrix, before, changes } = scene;
   const slice = matrix.slices[heads[0]];
   if (layer !== scene.layer.name || changes || !slice || slice.length > MOST_COPIED) return null;
-  const row = setWeight(matrix.row(slice, query), key, to) ?? (before && originalRow(before, heads[0], query, key, to));
+  /** @param {Matrix} from */
+  const set = (from) => setWeight(from.row(from.slices[heads[0]], query), key, to);
+  const row = set(matrix) ?? (before && set(before));
   if (!row) return null;
   const slices = [...matrix.slices];
   slices[heads[0]] = slice.slice();
@@ -137,11 +139,6 @@ export function previewScene(scene, { layer, heads, query, key }, to) {
   const largest = Math.max(scene.scale.largest, to);
   const scale = new Scale(name, largest, aside, (shown) => (shown === changed ? [matrix, changed] : [shown]));
   return { ...scene, matrix: changed, scale, preview: true };
-}
-
-/** @param {Matrix} before @param {number} head @param {number} query @param {number} key @param {number} to */
-function originalRow(before, head, query, key, to) {
-  return setWeight(before.row(before.slices[head], query), key, to);
 }
 
 /**

@@ -14,10 +14,7 @@ export function percent(share) {
   return Number.isFinite(share) ? `${(100 * share).toFixed(1)}%` : "not finite";
 }
 
-/**
- * The name of a head: its number, unless the layer has names.
- * @param {{ names: string[] | null }} layer @param {number} head
- */
+/** The name of a head: its number, unless the layer has names. @param {{ names: string[] | null }} layer @param {number} head */
 export function headName({ names }, head) {
   return names?.[head] ?? `head ${head}`;
 }
@@ -67,10 +64,7 @@ export function plainToken(label) {
   return plainLabels([tokenLabel(label)], null)[0];
 }
 
-/**
- * A label inside a sentence, isolated so that right-to-left text does not reorder what follows.
- * @param {string} label
- */
+/** A label inside a sentence, isolated so that right-to-left text does not reorder what follows. @param {string} label */
 export function isolate(label) {
   return RIGHT_TO_LEFT.test(label) ? `${ISOLATE[0]}${label}${ISOLATE[1]}` : label;
 }
@@ -83,13 +77,16 @@ export function isolate(label) {
 export function fitLabel(label, room, widthOf) {
   if (widthOf(label) <= room) return label;
   const letters = [...label];
+  /** The first and the last letters: labels often differ in their ends. @param {number} kept */
+  const cut = (kept) =>
+    `${letters.slice(0, Math.ceil(kept / 2)).join("")}…${letters.slice(letters.length - Math.floor(kept / 2)).join("")}`;
   let [low, high] = [1, letters.length - 1]; // at least one character remains
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (widthOf(`${letters.slice(0, middle).join("")}…`) <= room) low = middle;
+    if (widthOf(cut(middle)) <= room) low = middle;
     else high = middle - 1;
   }
-  return `${letters.slice(0, low).join("")}…`;
+  return cut(low);
 }
 
 // Short names of layers: the part in which the layers of a kind differ, usually a number.
@@ -175,14 +172,6 @@ export function axisTitles({ map, layer }) {
 }
 
 // Roles of heads over many samples, as text.
-
-/**
- * The role of a head; null if it was not computed.
- * @param {Pick<ViewData, "roles">} data @param {string} layer @param {number} head
- */
-export function headRole({ roles }, layer, head) {
-  return roles?.[layer]?.[head] ?? null;
-}
 
 /** The role in a few words. @param {RoleData} found */
 export function shortRole({ role, strength, reliable }) {

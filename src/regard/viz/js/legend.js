@@ -21,7 +21,7 @@ import { availableModes, comparableMaps } from "./scene.js";
 const WIDTH = 120; // pixels of the ramp
 const HEIGHT = 12;
 const LARGEST_OF_ROW = [1, 2, 3, 5, 10, 0];
-const DEPENDS = "◤ the output depends on this input";
+const DEPENDS = "○ the output depends on this input";
 const BROKEN = "■ (magenta) not finite: NaN or infinite";
 const MODES = { picture: "Picture", heatmap: "Matrix", lines: "Lines", flow: "Flow" };
 

@@ -303,11 +303,6 @@ function joinLabels(words, labels) {
 /** @typedef {{ words?: boolean, spaces?: boolean }} Reading whether pieces are merged to words, and spaces are shown */
 
 export class Weights {
-  /** The number of weights of a layer. @param {LayerData} layer */
-  size(layer) {
-    return headCount(layer) * layer.queries.length * layer.keys.length;
-  }
-
   /** @param {LayerData} layer @param {Reading} reading @returns {Matrix} */
   of(layer, { words = false, spaces = false }) {
     const raw = cached(layer, "matrix", () => unpack(layer));

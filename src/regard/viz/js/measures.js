@@ -1,10 +1,11 @@
 // Measures of heads: what ranks the heads in the grid.
 
 import { cached } from "./arithmetic.js";
-import { headImportance, headRole, shortImportance, shortRole } from "./labels.js";
+import { headImportance, isolate, shortImportance, shortRole } from "./labels.js";
+import { headCount } from "./matrix.js";
 import { firstRow, sinks } from "./scale.js";
 
-/** @import { LayerData } from "./data.js" */
+/** @import { LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
 /** @import { MeasureName } from "./state.js" */
@@ -17,6 +18,7 @@ import { firstRow, sinks } from "./scale.js";
  * @property {number | null} high
  * @property {string} text
  * @property {boolean} sure whether 0 is outside the interval, if there is one
+ * @property {number} [query] the row that it describes
  */
 
 /**
@@ -31,6 +33,7 @@ export const MEASURES = {
   importance: { title: "importance", unit: "loss increase without the head, in nats" },
   role: { title: "role", unit: "strength of the role, from 0 to 1" },
   relevant: { title: "weight on relevant inputs", unit: "mean over the outputs" },
+  relation: { title: "clearest relation", unit: "of two words: weight beyond what distance and key explain" },
   peak: { title: "largest weight", unit: "mean of the rows, without the own token and sinks" },
   entropy: { title: "entropy", unit: "0: one key, 1: uniform" },
   distance: { title: "distance", unit: "mean distance of query and key in tokens" },
@@ -47,6 +50,7 @@ export function availableMeasures({ data, map, state }) {
     importance: trained && data.importance !== undefined,
     role: trained && Object.keys(data.roles ?? {}).length > 0,
     relevant: map.layers.some((layer) => layer.relevant?.length),
+    relation: hasRelations(map, data) && weightCount(map.layers) <= MOST_COMPARED,
     peak: true,
     entropy: true,
     distance: map.layers.some((layer) => layer.kind !== "cross"),
@@ -61,10 +65,7 @@ export function chosenMeasure(scene) {
   return { name, ...MEASURES[name], of: (layer, head) => measure(scene, name, layer, head) };
 }
 
-/**
- * @param {Pick<Scene, "data" | "shown">} scene @param {MeasureName} name @param {LayerData} layer
- * @param {number} head @returns {Measured | null}
- */
+/** @param {Pick<Scene, "data" | "shown">} scene @param {MeasureName} name @param {LayerData} layer @param {number} head @returns {Measured | null} */
 export function measure({ data, shown }, name, layer, head) {
   const plain = { low: null, high: null, sure: true };
   if (name === "importance") {
@@ -73,10 +74,15 @@ export function measure({ data, shown }, name, layer, head) {
     return worth && text ? { ...worth, value: worth.added, text, sure: !text.startsWith("(") } : null;
   }
   if (name === "role") {
-    const role = headRole(data, layer.name, head);
+    const role = data.roles?.[layer.name]?.[head];
     return role ? { ...plain, value: role.strength?.mean ?? 0, text: shortRole(role), sure: role.role !== null } : null;
   }
   const matrix = shown(layer);
+  if (name === "relation") {
+    const { score, query, key } = cached(matrix, `relation ${head}`, () => clearestRelation(matrix, head));
+    const text = `${isolate(matrix.queries[query])} → ${isolate(matrix.keys[key])}`;
+    return { ...plain, value: score, text: score ? text : "none", sure: score > 0, query };
+  }
   if (name === "distance" && layer.kind === "cross") return null;
   if (name === "relevant" && !matrix.relevant?.length) return null;
   const compute = { relevant: relevantWeight, peak, entropy, distance }[name];
@@ -138,4 +144,49 @@ export function relevantWeight(matrix, head) {
   const queries = new Set(pairs.map(([query]) => query));
   const total = pairs.reduce((sum, [query, key]) => sum + matrix.at(head, query, key), 0);
   return queries.size ? total / queries.size : 0;
+}
+
+export const MOST_COMPARED = 250_000; // weights of a map; of more, one layer is looked at, so that the page opens quickly
+const CLEAR = 0.4; // weight of a clear relation
+const LEAST_COMPARED = 4; // weights of one distance; the mean of fewer is taken over so many
+const SPECIAL_TOKEN = /^(\[.*\]|<.*>)$/; // tokens such as [CLS] and </s>
+
+/** The number of weights. @param {LayerData[]} layers */
+export function weightCount(layers) {
+  const whole = layers.filter(({ measures }) => !measures);
+  return whole.reduce((sum, layer) => sum + headCount(layer) * layer.queries.length * layer.keys.length, 0);
+}
+
+/** Whether relations of words say most: nothing better is known, and all weights are here. @param {MapData} map @param {Pick<ViewData, "importance">} data */
+export function hasRelations({ layers, opens }, { importance }) {
+  return (
+    !opens && !importance && layers.every(({ kind, measures, relevant }) => kind !== "cross" && !measures && !relevant)
+  );
+}
+
+/**
+ * The largest weight of a head on a different word that neither the distance nor the key alone explains; far words
+ * count more. The score is 0 if there is none.
+ * @param {Matrix} matrix @param {number} head @param {number} [least] weight
+ */
+export function clearestRelation(matrix, head, least = CLEAR) {
+  const { rows, columns, keys } = matrix;
+  const words = keys.map((label) => /[\p{L}\p{N}]/u.test(label) && !SPECIAL_TOKEN.test(label));
+  const [ofKey, ofDistance] = [new Float32Array(columns), new Float32Array(rows + columns)];
+  matrix.slices[head].forEach((weight, index) => {
+    const [query, key] = [Math.floor(index / columns), index % columns];
+    ofKey[key] += weight / rows;
+    ofDistance[key - query + rows] += weight / Math.max(rows - Math.abs(key - query), LEAST_COMPARED);
+  });
+  const found = { query: 0, key: 0, score: 0 };
+  for (let query = firstRow(matrix); query < rows; query += 1) {
+    for (let key = 0; key < columns; key += 1) {
+      const weight = matrix.at(head, query, key);
+      if (weight < least || !words[query] || !words[key] || keys[query] === keys[key]) continue;
+      const unexplained = weight - Math.max(ofKey[key], ofDistance[key - query + rows]);
+      const score = unexplained * Math.sqrt(Math.abs(query - key));
+      if (score > found.score) Object.assign(found, { query, key, score });
+    }
+  }
+  return found;
 }

@@ -4,7 +4,7 @@ import { canvasContext, FAMILY, font, node, svg } from "./dom.js";
 
 /** @import { Level } from "./matrix.js" */
 
-/** @typedef {{ fill?: string, stroke?: string, width?: number, dash?: number[], opacity?: number }} Ink */
+/** @typedef {{ fill?: string, stroke?: string, width?: number, dash?: number[], opacity?: number, round?: number }} Ink `round`: radius of the corners */
 /** @typedef {{ fill?: string, align?: "start" | "middle" | "end", bold?: boolean, turned?: boolean, size?: number }} Lettering */
 /** @typedef {{ top: number, left: number, high: number, wide: number }} Cut a part of a level */
 /** @typedef {{ x: number, y: number, width: number, height: number }} Box */
@@ -34,17 +34,19 @@ export class CanvasPen {
   }
 
   /** @param {Box} box @param {Ink} ink */
-  rect({ x, y, width, height }, { fill, stroke, width: thick = 1, dash = [], opacity = 1 }) {
+  rect({ x, y, width, height }, { fill, stroke, width: thick = 1, dash = [], opacity = 1, round = 0 }) {
     const { context } = this;
     context.globalAlpha = opacity;
+    context.beginPath();
+    context.roundRect(x, y, width, height, round);
     if (fill) {
       context.fillStyle = fill;
-      context.fillRect(x, y, width, height);
+      context.fill();
     }
     if (stroke) {
       Object.assign(context, { strokeStyle: stroke, lineWidth: thick });
       context.setLineDash(dash);
-      context.strokeRect(x, y, width, height);
+      context.stroke();
       context.setLineDash([]);
     }
     context.globalAlpha = 1;
@@ -59,19 +61,6 @@ export class CanvasPen {
     context.lineTo(x2, y2);
     context.stroke();
     context.globalAlpha = 1;
-  }
-
-  /** A triangle in the upper left corner of a cell. @param {number} x @param {number} y @param {number} side @param {string} fill @param {string} stroke */
-  corner(x, y, side, fill, stroke) {
-    const { context } = this;
-    Object.assign(context, { fillStyle: fill, strokeStyle: stroke, lineWidth: 1 });
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(x + side, y);
-    context.lineTo(x, y + side);
-    context.closePath();
-    context.fill();
-    context.stroke();
   }
 
   /** @param {number} x @param {number} y middle of the letters @param {string} text @param {Lettering} lettering */
@@ -123,19 +112,14 @@ export class SvgPen {
   }
 
   /** @param {Box} box @param {Ink & { class?: string }} ink */
-  rect(box, { fill = "none", stroke, width, dash, opacity, ...more }) {
+  rect(box, { fill = "none", stroke, width, dash, opacity, round, ...more }) {
     const line = stroke && { stroke, "stroke-width": width ?? 1, "stroke-dasharray": dash?.join(" ") };
-    this.group.append(svg("rect", { ...box, fill, ...line, opacity, ...more }));
+    this.group.append(svg("rect", { ...box, fill, ...line, opacity, rx: round, ...more }));
   }
 
   /** @param {number[]} from @param {number[]} to @param {Ink} ink */
   line([x1, y1], [x2, y2], { stroke, width, opacity }) {
     this.group.append(svg("line", { x1, y1, x2, y2, stroke, "stroke-width": width, "stroke-opacity": opacity }));
-  }
-
-  /** @param {number} x @param {number} y @param {number} side @param {string} fill @param {string} stroke */
-  corner(x, y, side, fill, stroke) {
-    this.group.append(svg("path", { d: `M${x} ${y}h${side}l${-side} ${side}z`, fill, stroke }));
   }
 
   /** @param {number} x @param {number} y @param {string} text @param {Lettering} lettering */

@@ -1,14 +1,13 @@
 // What is selected: one object that every part of the page follows, and its form in the address.
 
-import { MEASURE_NAMES, peak } from "./measures.js";
-import { firstRow } from "./scale.js";
+import { clearestRelation, hasRelations, MEASURE_NAMES, MOST_COMPARED, peak, weightCount } from "./measures.js";
 
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix, Weights } from "./matrix.js" */
 
 /** @typedef {"picture" | "heatmap" | "lines" | "flow"} Mode */
 /** @typedef {"shared" | "own"} ScaleName */
-/** @typedef {"importance" | "role" | "relevant" | "peak" | "entropy" | "distance"} MeasureName */
+/** @typedef {"importance" | "role" | "relevant" | "relation" | "peak" | "entropy" | "distance"} MeasureName */
 
 /**
  * @typedef {object} State
@@ -118,11 +117,6 @@ export function currentLayer({ layers, opens }, name) {
 
 // The layer, head and row that the view opens with.
 
-const MOST_COMPARED = 250_000; // weights of a map; of more, one layer is looked at, so that the page opens quickly
-const CLEAR = 0.4; // weight of a clear relation
-const LEAST_COMPARED = 4; // weights of one distance; the mean of fewer is taken over so many
-const SPECIAL_TOKEN = /^(\[.*\]|<.*>)$/; // tokens such as [CLS] and </s>
-
 /**
  * The score of each head: its importance if that is known, otherwise the mean of its largest weights on other tokens.
  * @param {Pick<ViewData, "importance">} data @param {Pick<LayerData, "name" | "kind" | "measures">} layer
@@ -181,45 +175,15 @@ function largestAt(values) {
  */
 function findOpening(data, map, first, weights) {
   const layers = map.layers.filter((layer) => layer.kind === first.kind);
-  const count = layers.reduce((sum, layer) => sum + (layer.measures ? 0 : weights.size(layer)), 0);
-  if (map.opens || count > MOST_COMPARED) return { layer: first };
-  const whole =
-    first.kind !== "cross" && !data.importance && layers.every((layer) => !layer.measures && !layer.relevant);
-  const heads = whole
+  if (map.opens || weightCount(layers) > MOST_COMPARED) return { layer: first };
+  const heads = hasRelations(map, data)
     ? layers.flatMap((layer) => weights.of(layer, START).slices.map((_, head) => ({ layer, head })))
     : [];
-  const found = heads.map(({ layer, head }) => clearestRelation(weights.of(layer, START), head, CLEAR));
+  const found = heads.map(({ layer, head }) => clearestRelation(weights.of(layer, START), head));
   const clearest = largestAt(found.map(({ score }) => score));
   if (found[clearest]?.score) return { ...heads[clearest], query: found[clearest].query };
   const best = layers.map((layer) => Math.max(...openingScores(data, layer, () => weights.of(layer, START))));
   return { layer: layers[largestAt(best)] ?? first };
-}
-
-/**
- * The query of the largest weight of a head on a different word that neither the distance nor the key alone explains;
- * far words count more. The score is 0 if there is none.
- * @param {Matrix} matrix @param {number} head @param {number} [least] weight
- */
-function clearestRelation(matrix, head, least = 0) {
-  const { rows, columns, keys } = matrix;
-  const words = keys.map((label) => /[\p{L}\p{N}]/u.test(label) && !SPECIAL_TOKEN.test(label));
-  const [ofKey, ofDistance] = [new Float32Array(columns), new Float32Array(rows + columns)];
-  matrix.slices[head].forEach((weight, index) => {
-    const [query, key] = [Math.floor(index / columns), index % columns];
-    ofKey[key] += weight / rows;
-    ofDistance[key - query + rows] += weight / Math.max(rows - Math.abs(key - query), LEAST_COMPARED);
-  });
-  const found = { query: 0, score: 0 };
-  for (let query = firstRow(matrix); query < rows; query += 1) {
-    for (let key = 0; key < columns; key += 1) {
-      const weight = matrix.at(head, query, key);
-      if (weight < least || !words[query] || !words[key] || keys[query] === keys[key]) continue;
-      const unexplained = weight - Math.max(ofKey[key], ofDistance[key - query + rows]);
-      const score = unexplained * Math.sqrt(Math.abs(query - key));
-      if (score > found.score) Object.assign(found, { query, score });
-    }
-  }
-  return found;
 }
 
 /**
@@ -229,7 +193,7 @@ function clearestRelation(matrix, head, least = 0) {
  */
 export function openingRow(matrix, head, kind) {
   if (matrix.causal) return matrix.rows - 1;
-  return kind === "cross" || matrix.relevant?.length ? 0 : clearestRelation(matrix, head).query;
+  return kind === "cross" || matrix.relevant?.length ? 0 : clearestRelation(matrix, head, 0).query;
 }
 
 // The selection in the page's address: it survives a reload, and a link shows others the same view.
@@ -268,7 +232,7 @@ const PARAMETERS = {
     /^\d{1,3}(\.\d{1,4})?$/.test(value) ? Math.min(Math.max(Number(value), 0.1), 10) : undefined,
 };
 /** @type {Asked[]} */
-const COMPUTATIONS = ["importance", "roles"];
+export const COMPUTATIONS = ["importance", "roles"];
 
 /**
  * The part of an address after "#", with all values that differ from the initial state.

@@ -5,7 +5,7 @@ import { button, node } from "./dom.js";
 /** @typedef {"look" | "off" | "why"} StepName */
 
 const KEY = "regard-first-steps";
-const STEPS = { look: "Look: click a square", off: "Switch off the head", why: "Ask why" };
+const STEPS = { look: "Click a square to read it", off: "Switch the head off", why: "Ask why it looks there" };
 
 export class FirstSteps {
   /** @param {StepName[]} names steps that this page offers @param {(name: StepName) => void} does what a step says */
@@ -20,29 +20,30 @@ export class FirstSteps {
   /** @param {StepName} name */
   finish(name) {
     if (this.done.includes(name) || !this.names.includes(name)) return;
-    this.done.push(name);
+    this.finishAll([...this.done, name]);
+  }
+
+  /** @param {StepName[]} done */
+  finishAll(done) {
+    this.done = done;
+    writeDone(done);
     this.draw();
-    writeDone(this.done);
   }
 
   draw() {
     const left = this.names.filter((name) => !this.done.includes(name));
     this.element.hidden = !left.length;
     if (!left.length) return this.element.replaceChildren();
-    const items = this.names.map((name, index) => {
+    const items = this.names.map((name) => {
       const done = this.done.includes(name);
       const named = { class: done ? "done" : undefined };
       const item = done || name === "look" ? node("span", named) : button("", () => this.does(name));
-      item.append(node("b", {}, done ? "✓" : String(index + 1)), ` ${STEPS[name]}`);
+      item.append(node("b", {}, done ? "✓" : ""), STEPS[name]);
       return item;
     });
-    const close = button("×", () => {
-      this.done = [...this.names];
-      writeDone(this.done);
-      this.draw();
-    });
+    const close = button("×", () => this.finishAll(this.names));
     close.setAttribute("aria-label", "Hide the first steps");
-    this.element.replaceChildren(...items, close);
+    this.element.replaceChildren(node("strong", {}, "First steps"), close, ...items);
   }
 }
 

@@ -7,11 +7,11 @@ const COLOURS = {
   ink: ["#28313c", "#dfe5ec"],
   quiet: ["#5f6b7b", "#aab4c0"],
   edge: ["#868f9b", "#76818e"],
-  line: ["#e0e5ec", "#2b3540"],
-  paper: ["#ffffff", "#12171d"],
-  panel: ["#f5f7fa", "#181f27"],
-  down: ["#eaf1fb", "#22354a"],
-  accent: ["#2a66b0", "#85baf2"], // selection and the model's weights
+  line: ["#e2e3ee", "#2c3040"],
+  paper: ["#ffffff", "#13151f"],
+  panel: ["#f6f6fc", "#1a1d2a"],
+  down: ["#eeedfc", "#2a2a52"],
+  accent: ["#4f43c7", "#a9a6f5"], // selection and the model's weights
   focus: ["#c2410c", "#fbbf24"], // the chosen row, the focus and changes
   error: ["#9f1239", "#fda4af"],
 };

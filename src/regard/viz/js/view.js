@@ -210,7 +210,7 @@ export class View {
     root.classList.toggle("nothing", !scene);
     if (!map || !scene) {
       const text = map ? "This model has no attention to show." : (this.options.empty ?? "");
-      this.sentence.textContent = "";
+      Object.assign(this.sentence, { textContent: "", title: "" });
       for (const part of [this.modes, this.input, this.playback]) part.show([null], () => []);
       this.stage.showNothing(text);
       if (map) this.details.show({ data, map, scene: null, interventions }, this.surface().colours);
@@ -227,7 +227,11 @@ export class View {
     const { data, interventions, player } = this;
     const { map, layer, state } = scene;
     const text = sentence(scene);
-    if (this.sentence.textContent !== text) Object.assign(this.sentence, { textContent: text, title: text });
+    if (this.sentence.title !== text) {
+      const end = text.indexOf(": ") + 1;
+      this.sentence.replaceChildren(node("span", { class: "quiet" }, text.slice(0, end)), text.slice(end));
+      this.sentence.title = text;
+    }
     this.modes.show([map, layer, state.mode], () => [modeSwitch(scene, this.actions)]);
     this.input.show([data.maps, state.map], () => (data.maps.length > 1 ? [inputList(data, state, this.actions)] : []));
     this.playback.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));

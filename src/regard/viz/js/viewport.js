@@ -94,8 +94,8 @@ const STEPS = {
   ArrowDown: [1, 0],
   ArrowLeft: [0, -1],
   ArrowRight: [0, 1],
-  Home: [0, Number.NEGATIVE_INFINITY],
-  End: [0, Number.POSITIVE_INFINITY],
+  Home: [0, -Infinity],
+  End: [0, Infinity],
 };
 
 /** @param {Target} target */
