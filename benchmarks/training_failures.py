@@ -1,6 +1,6 @@
 """Train small language models that fail for known reasons, and healthy ones, with `regard.watch`.
 
-    python benchmarks/training_failures.py FOLDER [--steps 800] [--only NAME]
+    python benchmarks/training_failures.py FOLDER [--steps 400] [--only NAME]
 
 Writes one JSON file per training: its settings, the loss of each step and the rows of the watch. Existing files are
 kept, so that an interrupted experiment continues. `benchmarks/training_warnings.py FOLDER` reads the files. The text
@@ -11,48 +11,77 @@ import argparse
 import json
 import time
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydoc_data.topics import topics
 from torch import Tensor, nn
 
 import regard
 
 LENGTH, BATCH = 64, 8
 DEFAULTS: dict[str, Any] = {
-    **{"rate": 1e-3, "warmup": 50, "width": 64, "heads": 4, "layers": 2, "seed": 0, "std": 0.02, "scale": 1.0},
-    **{"norm": False, "alibi": False, "sink": False, "half": False, "mask": "causal", "task": "text", "beta2": 0.95},
+    "rate": 1e-3,
+    "warmup": 50,
+    "beta2": 0.95,
+    "clip": 1.0,
+    "width": 64,
+    "heads": 4,
+    "layers": 2,
+    "std": 0.02,
+    "scale": 1.0,
+    "norm": False,
+    "softcap": None,
+    "alibi": False,
+    "sink": False,
+    "half": False,
+    "mask": "causal",
+    "task": "text",
+    "seed": 0,
 }
 
 
+FAILURES: dict[str, dict[str, Any]] = {
+    "rate-0.03": {"rate": 0.03},
+    "rate-copy": {"task": "copy", "rate": 0.05},
+    "rate-ramp": {"rate": 0.2, "warmup": 600},
+    "warmup": {"rate": 0.03, "warmup": 0, "beta2": 0.999},
+    "init": {"std": 0.5},
+    "half": {"half": True, "scale": 64.0, "rate": 0.01},
+    "mask": {"mask": "all", "task": "copy", "rate": 3e-3},
+}
+HEALTHY: dict[str, dict[str, Any]] = {
+    "text": {},
+    "norm": {"norm": True, "rate": 4e-3},
+    "alibi": {"alibi": True},
+    "sink": {"sink": True},
+    "copy": {"task": "copy", "rate": 3e-3},
+    "copy-norm": {"task": "copy", "rate": 3e-3, "norm": True},
+    "narrow": {"width": 32, "rate": 2e-3},
+    "three-layers": {"layers": 3},
+    "rate-0.0007": {"rate": 7e-4},
+    "rate-0.002": {"rate": 2e-3},
+}
+REMEDIES: dict[str, dict[str, Any]] = {
+    "lower-rate": {"rate": 3e-3},
+    "norm": {"norm": True, "rate": 0.03},
+    "softcap": {"softcap": 20.0, "rate": 0.03},
+    "clip": {"clip": 0.1, "rate": 0.03},
+}
+"""Changes of `rate-0.03`."""
+SEEDS = 4
+
+
 def settings() -> dict[str, dict[str, Any]]:
-    """Return the settings of each training by name; names of failures begin with the cause."""
-    runs: dict[str, dict[str, Any]] = {}
-    for seed in range(4):
-        for rate in (0.03, 0.1):
-            runs[f"rate-{rate}-{seed}"] = {"rate": rate, "warmup": 50, "seed": seed}
-        runs[f"warmup-{seed}"] = {"rate": 0.02, "warmup": 0, "seed": seed, "beta2": 0.999}
-        for std in (0.3, 0.6):
-            runs[f"init-{std}-{seed}"] = {"std": std, "seed": seed}
-        runs[f"half-{seed}"] = {"half": True, "scale": 8.0, "rate": 0.01, "std": 0.3, "seed": seed}
-        runs[f"mask-{seed}"] = {"mask": "all", "seed": seed}
-        for variant in (
-            {"norm": True},
-            {"alibi": True},
-            {"sink": True},
-            {"task": "copy"},
-            {"width": 32},
-            {"layers": 2},
-        ):
-            name = "-".join(f"{key}={value}" for key, value in variant.items())
-            runs[f"healthy-{name}-{seed}"] = {**variant, "seed": seed}
-        for rate in (3e-4, 2e-3):
-            runs[f"healthy-rate={rate}-{seed}"] = {"rate": rate, "seed": seed}
-        runs[f"healthy-norm-rate-{seed}"] = {"norm": True, "rate": 4e-3, "seed": seed}
-        runs[f"healthy-long-warmup-{seed}"] = {"rate": 2e-3, "warmup": 200, "seed": seed}
-    return runs
+    """Return the settings of each training by name."""
+    groups = {"failing": (FAILURES, SEEDS), "healthy": (HEALTHY, SEEDS), "remedy": (REMEDIES, 2)}
+    return {
+        f"{group}-{name}-{seed}": {**changed, "seed": seed}
+        for group, (variants, seeds) in groups.items()
+        for seed in range(seeds)
+        for name, changed in variants.items()
+    }
 
 
 class Layer(nn.Module):
@@ -78,26 +107,29 @@ class Layer(nn.Module):
         )
         if options["norm"]:
             query, key = (F.normalize(part, dim=-1) * part.shape[-1] ** 0.5 for part in (query, key))
-        scale = options["scale"] / query.shape[-1] ** 0.5
-        if options["half"]:
-            scores = (query.half() @ key.half().mT * scale).float()
-        else:
-            scores = query @ key.mT * scale
         steps = torch.arange(length)
+        allowed = steps[:, None] >= steps if options["mask"] == "causal" else torch.zeros(length, length) > 0
+        bias = torch.zeros(self.heads, length, length).masked_fill(~allowed, -1e9)
         if options["alibi"]:
             slopes = 2.0 ** -torch.arange(1, self.heads + 1)
-            scores = scores - slopes[:, None, None] * (steps[:, None] - steps).abs()
-        allowed = steps[:, None] >= steps if options["mask"] == "causal" else torch.zeros(length, length) > 0
-        scores = scores.masked_fill(~allowed, -1e9)
-        if self.sink is None:
-            weights = scores.softmax(-1)
+            bias = bias - slopes[:, None, None] * (steps[:, None] - steps).abs()
+        if self.sink is not None:  # one more key and value, both zero, with a learned score
+            key, value = F.pad(key, (0, 0, 0, 1)), F.pad(value, (0, 0, 0, 1))
+            bias = torch.cat([bias, self.sink[:, None, None].expand(-1, length, 1)], -1)
+        scale = options["scale"] / query.shape[-1] ** 0.5
+        if options["half"]:
+            query, key, value, bias = query.half(), key.half(), value.half(), bias.clamp(min=-60000).half()
+        if options["softcap"]:
+            scores = options["softcap"] * torch.tanh(query @ key.mT * scale / options["softcap"])
+            context = (scores + bias).softmax(-1) @ value
         else:
-            column = self.sink[:, None, None].expand(*scores.shape[:3], 1)
-            weights = torch.cat([scores, column], -1).softmax(-1)[..., :-1]
-        return self.out((weights @ value).transpose(1, 2).flatten(2))
+            context = F.scaled_dot_product_attention(query, key, value, bias, scale=scale)
+        return self.out(context.float().transpose(1, 2).flatten(2))
 
 
 class Model(nn.Module):
+    """Embeddings of tokens and positions, layers, and scores of the next character."""
+
     def __init__(self, options: dict[str, Any], symbols: int) -> None:
         super().__init__()
         width = options["width"]
@@ -115,13 +147,13 @@ class Model(nn.Module):
         return self.head(self.norm(states))
 
 
-def draw(text: Tensor, task: str, symbols: int, generator: torch.Generator) -> Tensor:
-    """Return a batch (B, T + 1) of text, or of random symbols that repeat after half of the length."""
+def draw(text: Tensor, task: str, generator: torch.Generator) -> Tensor:
+    """Return a batch (B, T + 1) of text, or of eight random symbols that repeat."""
     if task == "copy":
-        half = torch.randint(0, symbols, (BATCH, LENGTH // 2 + 1), generator=generator)
-        return torch.cat([half, half], 1)[:, : LENGTH + 1]
+        part = torch.randint(0, 16, (BATCH, 8), generator=generator)
+        return part.repeat(1, LENGTH // 8 + 1)[:, : LENGTH + 1]
     starts = torch.randint(0, len(text) - LENGTH - 1, (BATCH,), generator=generator)
-    return torch.stack([text[start : start + LENGTH + 1] for start in starts])
+    return text[starts[:, None] + torch.arange(LENGTH + 1)]
 
 
 def train(options: dict[str, Any], steps: int, every: int) -> dict[str, Any]:
@@ -132,16 +164,17 @@ def train(options: dict[str, Any], steps: int, every: int) -> dict[str, Any]:
     model, generator = Model(options, len(alphabet)), torch.Generator().manual_seed(options["seed"])
     optimizer = torch.optim.AdamW(model.parameters(), options["rate"], betas=(0.9, options["beta2"]), fused=True)
     losses = []
-    with regard.watch(model, every=every) as watch:
+    probe = draw(text, options["task"], torch.Generator().manual_seed(100))[:2, :-1]
+    with regard.watch(model, every=every, probe=probe) as watch:
         for step in range(steps):
             warm = min(1.0, (step + 1) / options["warmup"]) if options["warmup"] else 1.0
             for group in optimizer.param_groups:
                 group["lr"] = options["rate"] * warm
-            batch = draw(text, options["task"], len(alphabet), generator)
+            batch = draw(text, options["task"], generator)
             loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
             losses.append(loss.item())
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(model.parameters(), options["clip"])
             optimizer.step()
             optimizer.zero_grad()
     return {"options": options, "losses": losses, "rows": watch.rows}
@@ -150,8 +183,8 @@ def train(options: dict[str, Any], steps: int, every: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=800, help="training steps of each model (800)")
-    parser.add_argument("--every", type=int, default=20, help="steps between two measurements (20)")
+    parser.add_argument("--steps", type=int, default=800, help="training steps of each model (400)")
+    parser.add_argument("--every", type=int, default=10, help="steps between two measurements (10)")
     parser.add_argument("--only", default="", help="beginning of the names of the trainings (all)")
     flags = parser.parse_args()
     torch.set_num_threads(1)

@@ -73,7 +73,8 @@ def main() -> None:
         memory = peak_during(lambda: meter.measure(probe))  # noqa: B023
         share = memory / (4 * batch * heads * length**2)
         print(
-            f"| {name} | {seconds:.3f} | {cost:.3f} | {cost / seconds:.2f} % | {100 * cost / seconds:.0f} % | {share:.2f} |"
+            f"| {name} | {seconds:.3f} | {cost:.3f} | {cost / seconds:.2f} % | {100 * cost / seconds:.0f} % "
+            f"| {share:.2f} |"
         )
 
 
