@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import html
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,8 @@ import regard
 from regard.activations.modules import unwrap
 from regard.attention.blocks import Encoder
 from regard.errors import InputError
-from regard.interpret.health import GRADIENTS, MEASURES, HealthMeter, WatchedInput, read_watch
+from regard.interpret.health import GRADIENTS, MEASURES, HealthMeter, WatchedInput, WatchWarning, read_lines
+from regard.interpret.training_warnings import find_warnings
 
 
 def direct(weights: Tensor, allowed: Tensor, scores: Tensor | None) -> dict[str, float]:
@@ -241,7 +243,7 @@ def test_a_watched_training_has_the_same_losses(kind: str, tmp_path: Path) -> No
     torch._dynamo.reset()
     losses, watch = train(build(), {"out": tmp_path / "watch"}, kind=kind, steps=8)
     assert losses == expected
-    about, *rows = read_watch(tmp_path / "watch" / "watch.jsonl")
+    about, *rows = read_lines(tmp_path / "watch" / "watch.jsonl")
     assert about == {"watch": type(unwrap(build())).__name__, "parameters": 5780}
     assert rows == watch.rows
     steps = [0, 3] if kind == "accumulation" else [0, 3, 6]
@@ -295,7 +297,7 @@ def train_shared(rank: int, folder: Path, kind: str) -> None:
 def test_a_watched_training_in_two_processes_has_the_same_losses(kind: str, tmp_path: Path) -> None:
     torch.multiprocessing.spawn(train_shared, (tmp_path, kind), nprocs=2)
     assert [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)] == ["True True 18"] * 2
-    assert len(read_watch(tmp_path / "watch" / "watch.jsonl")) == 19
+    assert len(read_lines(tmp_path / "watch" / "watch.jsonl")) == 19
 
 
 def run_steps(model: nn.Module, optimizer: Any, steps: int, **options: Any) -> Any:
@@ -315,13 +317,13 @@ def test_an_interrupted_training_continues_its_file(tmp_path: Path) -> None:
     run_steps(model, optimizer, 4, out=tmp_path)
     saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
     run_steps(model, optimizer, 4, out=tmp_path, resume=True)
-    expected = read_watch(tmp_path / "watch.jsonl")
+    expected = read_lines(tmp_path / "watch.jsonl")
     model.load_state_dict(saved[0])
     optimizer.load_state_dict(saved[1])
     with (tmp_path / "watch.jsonl").open("a") as file:
         file.write('{"step": 8, "lay')
     run_steps(model, optimizer, 4, out=tmp_path, resume=True)
-    assert read_watch(tmp_path / "watch.jsonl") == expected
+    assert read_lines(tmp_path / "watch.jsonl") == expected
     assert sorted({row["step"] for row in expected[1:]}) == [0, 2, 4, 6, 8]
 
 
@@ -344,6 +346,58 @@ def test_refused_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def row(step: int, head: int = 0, **numbers: Any) -> dict[str, Any]:
+    usual = {"entropy": 2.0, "relative_entropy": 0.8, "largest_score": 1.0, "contribution_norm": 1.0, "similarity": 0.2}
+    return {"step": step, "layer": "layers.0", "head": head, **usual, "finite": True, **numbers}
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        ("entropy collapse", {"relative_entropy": 1e-6}),
+        ("growing scores", {"largest_score": 1e6}),
+        ("dead head", {"contribution_norm": 1e-9}),
+        ("dead head", dict.fromkeys(("entropy", "relative_entropy", "largest_score", "contribution_norm"))),
+        ("copied heads", {"similarity": 1.0}),
+        ("sudden change", {"relative_entropy": 1.0}),
+        ("not a number", {"finite": False}),
+    ],
+)
+def test_each_kind_of_warning(kind: str, numbers: dict[str, Any]) -> None:
+    before = [row(1, 0, relative_entropy=0.01 if kind == "sudden change" else 0.8), row(1, 1)]
+    found = find_warnings([row(2, 0, **numbers), row(2, 1)], before)
+    assert (kind, 0) in [(warning["warning"], warning["head"]) for warning in found]
+    assert all(warning["head"] == 0 for warning in found)
+    assert not find_warnings([row(2, 0), row(2, 1)], [row(1, 0), row(1, 1)])
+
+
+def test_a_warning_is_given_once_and_stands_in_the_file_and_on_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(0)
+    model = SmallGPT()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(30)  # scores far above those of healthy trainings
+    optimizer = torch.optim.AdamW(model.parameters())
+    with pytest.warns(WatchWarning) as given, regard.watch(model, every=1, out=tmp_path) as watch:
+        for step in range(3):
+            model(TOKENS).square().mean().backward()
+            optimizer.step()
+            watch.note(loss=float(step))
+    lines = [str(warning.message) for warning in given]
+    assert len([line for line in lines if "growing scores" in line]) == 1
+    assert all("healthy trainings gave it" in line for line in lines)
+    record = regard.read_watch(tmp_path)
+    assert record.warnings == watch.warnings
+    assert record.rows == watch.rows
+    assert record.notes == watch.notes
+    page = record.to_html(tmp_path / "watch.html").read_text(encoding="utf-8")
+    assert all(line.removesuffix(".") in html.unescape(page) for line in lines if line.startswith("step 0"))
+    assert page == watch.to_html(tmp_path / "again.html").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="nothing was measured"):
+        regard.WatchRecord().to_html(tmp_path / "empty.html")
+
+
 def test_a_full_disk_does_not_end_the_training(tmp_path: Path) -> None:
     model = SmallGPT()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -385,7 +439,7 @@ def test_the_trainer_of_transformers(tmp_path: Path) -> None:
     transformers.Trainer(
         transformers.GPT2LMHeadModel(config), arguments, train_dataset=Texts(), callbacks=[callback]
     ).train()
-    rows = read_watch(tmp_path / "watch" / "watch.jsonl")[1:]
+    rows = read_lines(tmp_path / "watch" / "watch.jsonl")[1:]
     assert [row["step"] for row in rows if "loss" in row] == [2, 4]
     assert len([row for row in rows if "head" in row]) == 3 * 6
 
@@ -410,4 +464,4 @@ def test_lightning(tmp_path: Path) -> None:
         callbacks=[regard.WatchCallback(every=2, out=tmp_path / "watch")], default_root_dir=tmp_path,
     )  # fmt: skip
     trainer.fit(Module(), torch.utils.data.DataLoader(Texts(), 4))
-    assert len(read_watch(tmp_path / "watch" / "watch.jsonl")) == 1 + 3 * 6  # after steps 1, 2 and 4
+    assert len(read_lines(tmp_path / "watch" / "watch.jsonl")) == 1 + 3 * 6  # after steps 1, 2 and 4

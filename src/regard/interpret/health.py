@@ -33,6 +33,7 @@ from regard.activations.interface import Watch, is_linear
 from regard.activations.modules import count_parameters, resolve_module, unwrap
 from regard.arguments import public
 from regard.errors import InputError, shorten
+from regard.interpret.training_warnings import KINDS, describe, find_warnings
 from regard.io import damaged_file, hold_lock, is_file, make_folder, read_text, write_file
 
 MEASURES = {
@@ -296,6 +297,8 @@ class HealthMeter:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
+        self.finite: dict[str, bool] = {}
+        """By layer: whether all scores, weights and contexts of the last measurement are finite."""
         self.parts: dict[str, list[list[tuple[str, Tensor]]]] | None = None
         """By layer: the names of the parameters that compute queries, and those that compute keys, with their parts."""
         self.left_out: dict[str, str] = {}
@@ -362,6 +365,7 @@ class HealthMeter:
                     first, self.parts = False, parts
                     stack.enter_context(torch.no_grad())
         self.left_out = watch.missing() | (dict.fromkeys(GRADIENTS, SHARDED) if sharded else {})
+        self.finite = {layer: total.finite for layer, total in totals.items()}
         return {layer: total.results() for layer, total in totals.items()}
 
     def gradients(self) -> dict[str, list[float | None]]:
@@ -377,13 +381,45 @@ class HealthMeter:
         return _finite(float(torch.stack(squares).sum().sqrt())) if squares else None
 
 
+class WatchWarning(UserWarning):
+    """A warning about the attention of a model in training."""
+
+
 @public
-class TrainingWatch:
+class WatchRecord:
+    """What was measured during a training: the lines of a `watch.jsonl`."""
+
+    def __init__(self, lines: Sequence[dict[str, Any]] = ()) -> None:
+        self.rows: list[dict[str, Any]] = []
+        """One row for each measured step, layer and head."""
+        self.warnings: list[dict[str, Any]] = []
+        """One row for each warning: step, kind, layer, head and value."""
+        self.notes: list[dict[str, Any]] = []
+        """Numbers of the training, such as its loss."""
+        self._sort(lines)
+
+    def _sort(self, lines: Sequence[dict[str, Any]]) -> None:
+        lines = [line for line in lines if "watch" not in line]
+        self.warnings = [line for line in lines if "warning" in line]
+        self.rows = [line for line in lines if "head" in line and "warning" not in line]
+        self.notes = [line for line in lines if "head" not in line]
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page with the entropy of each head over the steps, the warnings and the loss; return its path."""
+        from regard.interpret.watch_page import render_watch  # matplotlib takes long to import
+
+        write_file(Path(path), render_watch(self).encode())
+        return Path(path)
+
+
+@public
+class TrainingWatch(WatchRecord):
     """The measures of a model during a training; see `watch`."""
 
     def __init__(
         self, model: Any, *, every: int, out: str | Path | None, probe: Any = None, resume: bool = False
     ) -> None:
+        super().__init__()
         self.given, _ = resolve_module(model)
         self._called = self.given
         self.every, self.folder, self.resume = every, None if out is None else Path(out), resume
@@ -391,13 +427,12 @@ class TrainingWatch:
         self.probe = None if probe is None else _make_probe(probe)
         self.step = 0
         """Number of training steps so far."""
-        self.rows: list[dict[str, Any]] = []
-        """One row for each measured step, layer and head, as in `watch.jsonl`."""
         self._clock: Any = None
         self._stack, self._hooks = ExitStack(), list[Any]()
         self._file: Any = None
         self._parameters: set[int] = set()
-        self._failed = self._busy = False
+        self._failed = False
+        self._warned: set[tuple[str, str, int]] = set()
 
     def __enter__(self) -> "TrainingWatch":
         self._parameters = {id(parameter) for parameter in self.given.parameters()}
@@ -431,7 +466,8 @@ class TrainingWatch:
 
         watch.note(loss=loss.item())
         """
-        self._write([{"step": self.step, **numbers}])
+        self.notes.append({"step": self.step, **numbers})
+        self._write(self.notes[-1:])
 
     def _remove_hooks(self) -> None:
         for hook in self._hooks:
@@ -471,7 +507,6 @@ class TrainingWatch:
         """Measure the model, and store the rows. An error never ends the training: a warning says what is missing."""
         if self._failed:
             return
-        self._busy = True
         try:
             if self.probe is None:
                 raise InputError("the model was not called in training mode: give probe=, the arguments of one pass")
@@ -484,8 +519,6 @@ class TrainingWatch:
             warnings.warn(message, stacklevel=2)
             self._write([{"step": self.step, "error": message}])
             return
-        finally:
-            self._busy = False
         if not store:
             return
         rows = []
@@ -493,9 +526,20 @@ class TrainingWatch:
             norms = gradients.get(layer, [None, None])
             for head, numbers in enumerate(heads):
                 row = {"step": self.step, "layer": layer, "head": head, **numbers}
-                rows.append(row | dict(zip(GRADIENTS, norms, strict=True)))
+                rows.append(row | dict(zip(GRADIENTS, norms, strict=True)) | {"finite": self.meter.finite[layer]})
+        found = find_warnings(rows, self.rows[-len(rows) :])
         self.rows += rows
-        self._write(rows)
+        self._write(rows + found)
+        self.warnings += found
+        self._warn(found)
+
+    def _warn(self, found: Sequence[dict[str, Any]]) -> None:
+        """Give one Python warning for the heads with a new kind of warning."""
+        for kind in KINDS:
+            new = [row for row in found if row["warning"] == kind and _key(row) not in self._warned]
+            self._warned |= set(map(_key, new))
+            if new:
+                warnings.warn(describe(new), WatchWarning, stacklevel=2)
 
     def _open(self, path: Path) -> None:
         """Open the file, and continue it if `resume`. Raises `InputError` for the file of another model."""
@@ -503,7 +547,7 @@ class TrainingWatch:
         if is_file(path):
             if not self.resume:
                 raise InputError(f"{str(path)!r} exists: continue it with resume=True, or choose another folder")
-            stored = read_watch(path)
+            stored = read_lines(path)
             if stored[:1] != [about]:
                 raise InputError(f"{str(path)!r} is of another model, {stored[:1]}: choose another folder")
             self._stored = stored[1:]
@@ -514,11 +558,13 @@ class TrainingWatch:
 
     def _drop_rows(self) -> None:
         """Rewrite the file of an earlier training without the rows of later steps, which are measured again."""
-        self.rows = [row for row in self._stored if "head" in row and row["step"] <= self.step]
+        kept = [row for row in self._stored if row["step"] <= self.step]
+        self._sort(kept)
+        self._warned = set(map(_key, self.warnings))
         if self._file is not None:
             path = Path(self._file.name)
             lines = path.read_text(encoding="utf-8").splitlines()[:1]
-            lines += [json.dumps(row) for row in self._stored if row["step"] <= self.step]
+            lines += map(json.dumps, kept)
             write_file(path, "".join(f"{line}\n" for line in lines).encode())
             self._file.close()
             self._file = path.open("a", encoding="utf-8")
@@ -537,7 +583,7 @@ class TrainingWatch:
             self._file = None
 
 
-def read_watch(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a `watch.jsonl`; a last line that was cut off is left out.
 
     Raises `InputError` for a file that is not such a file.
@@ -551,6 +597,16 @@ def read_watch(path: Path) -> list[dict[str, Any]]:
             if number < len(lines):
                 raise damaged_file(path, f"line {number} is no JSON", REMEDY) from None
     return rows
+
+
+@public
+def read_watch(folder: str | Path) -> WatchRecord:
+    """Return what `watch` wrote to a folder. Raises `InputError` if there is no `watch.jsonl`, or a damaged one."""
+    return WatchRecord(read_lines(Path(folder) / FILE))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["warning"], row["layer"], row["head"]
 
 
 def _outermost(model: nn.Module) -> list[nn.Module]:
