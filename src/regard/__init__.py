@@ -42,6 +42,7 @@ MODULES = {
     "regard.interpret.examination": "Examination examine HeadFindings",
     "regard.interpret.explanation": "explain Explanation",
     "regard.interpret.figures": "plot",
+    "regard.interpret.health": "TrainingWatch watch WatchCallback WatchRecord read_watch",
     "regard.interpret.importance": "head_importance HeadImportance",
     "regard.interpret.patching": "patch patch_paths PatchingResult PathPatchingResult",
     "regard.interpret.roles": "HeadRole HeadRoles",

@@ -50,6 +50,13 @@ from regard.interpret.estimates import Estimate as Estimate
 from regard.interpret.examination import Examination as Examination, HeadFindings as HeadFindings, examine as examine
 from regard.interpret.explanation import Explanation as Explanation, explain as explain
 from regard.interpret.figures import plot as plot
+from regard.interpret.health import (
+    TrainingWatch as TrainingWatch,
+    WatchCallback as WatchCallback,
+    WatchRecord as WatchRecord,
+    read_watch as read_watch,
+    watch as watch,
+)
 from regard.interpret.importance import HeadImportance as HeadImportance, head_importance as head_importance
 from regard.interpret.patching import (
     PatchingResult as PatchingResult,

@@ -204,8 +204,9 @@ class ProbeMode(TorchFunctionMode):
         self.tracker, modules = tracker, tracker.named.items()
         self.own = {name for name, module in modules if isinstance(module, AttentionLayer)}
         """Regard's own layers, which other hooks record."""
-        parameters = (parameter for parameter in tracker.model.parameters() if not parameter.is_meta)
-        self._parameters = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        # Sharded parameters (FSDP2) have no storage; during a pass, parameters of their own replace them.
+        stored = (part for part in tracker.model.parameters() if not (part.is_meta or hasattr(part, "full_tensor")))
+        self._parameters = {parameter.untyped_storage().data_ptr() for parameter in stored}
 
     @property
     def captures(self) -> bool:
@@ -278,7 +279,8 @@ class AxesFinder:
         # A compiled module and the original module inside it have one name.
         modules = {*self.tracker.modules.values(), *self.tracker.model.modules()}
         for module in modules if not self._observes else ():
-            name = type(module).__module__
+            # fully_shard replaces the class of a module by a subclass in torch.distributed.
+            name = type(module).__module__.replace("torch.distributed.", "")
             if not (name.startswith("torch.") or is_own(name)):
                 hooks.append(self.tracker.hook_before(module, self._begin))
                 hooks.append(self.tracker.hook_after(module, self._end, always=True))

@@ -261,6 +261,7 @@ class Watch:
     def __init__(self, model: nn.Module, patterns: Sequence[str], receive: Receive) -> None:
         self.model, self._receive = model, receive
         self.patterns = {*patterns, *map(short_name, patterns)}
+        self.mask_kind = [kind for kind in ("mask",) if f"*.{kind}" in patterns]  # no activation: only on request
         self.tracker = ForwardTracker(model)
         self.names = LayerNames(self.tracker.modules)
         self.own = {name: module for name, module in self.tracker.modules.items() if isinstance(module, AttentionLayer)}
@@ -324,7 +325,7 @@ class Watch:
             hooks = {}
             for name, layer in self.own.items():
                 prefix = self.names.layer(name)
-                kinds = [kind for kind in INNER if self.wants(prefix, name, kind)]
+                kinds = [kind for kind in INNER if self.wants(prefix, name, kind)] + self.mask_kind
                 if kinds:
                     hooks[layer] = with_receiver(layer.hook, kinds, partial(self._receive_own, prefix))
                     self.calls[short_name(name)] = prefix
@@ -472,6 +473,8 @@ class ActivationSession(CaptureSession):
 
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
         """Pass scores and weights, and return the weights that the layer uses."""
+        if mask is not None and self.watch.mask_kind:
+            self.receive("mask", mask)
         if self.wants("scores") and (scores := self._scores(weights, mask)) is not None:
             changed = self.receive("scores", scores)
             if changed is not scores:
@@ -486,7 +489,8 @@ class ActivationSession(CaptureSession):
             return None
         query, key, _, scale, biases, cap = self.inputs()
         key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
-        scores = query.to(weights.dtype) @ key.to(weights.dtype).transpose(-1, -2) * scale
+        with torch.autocast(query.device.type, enabled=False):
+            scores = query.to(weights.dtype) @ key.to(weights.dtype).transpose(-1, -2) * scale
         scores = scores if cap is None else cap * torch.tanh(scores / cap)
         for bias in biases:
             # A bias may be a position bias and a mask at once; scores are those before the mask.

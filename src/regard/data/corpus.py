@@ -395,8 +395,8 @@ class Sample:
 
     def __post_init__(self) -> None:
         stretch = LINES * STRETCH
-        texts = self.text.texts if isinstance(self.text, ConcatenatedText) else [self.text]
-        longest = [max(digest.lines for digest in text.digests()) for text in texts]
+        self.texts = self.text.texts if isinstance(self.text, ConcatenatedText) else [self.text]
+        longest = [max(digest.lines for digest in text.digests()) for text in self.texts]
         self.stretches = sum(-(-lines // stretch) for lines in longest)
         self.lines = stretch
         """The number of lines taken from each stretch."""
@@ -422,8 +422,7 @@ class Sample:
                 yield from texts
 
     def _read(self) -> Iterator[PairChunk]:
-        texts = self.text.texts if isinstance(self.text, ConcatenatedText) else [self.text]
-        for text in texts:
+        for text in self.texts:
             for number, chunk in enumerate(read_chunks(text)):
                 # Number of lines to read from this chunk; may be negative or larger than the chunk.
                 wanted = self.lines - number % STRETCH * LINES

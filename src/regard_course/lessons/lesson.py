@@ -57,6 +57,8 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     for name, row in ROWS.items()
 }
 """The runs of each lesson (see `runs.toml`), none if it measures without training."""
+MEASURED: dict[str, Any] = json.loads((files("regard_course.lessons") / "ranges.json").read_text(encoding="utf-8"))
+"""The measurements of each lesson's runs by name; those of a run may be missing."""
 
 
 def _percent(value: float) -> str:
@@ -80,14 +82,13 @@ class Range:
     high: float
     seeds: int = 10
 
-    def __str__(self) -> str:
-        return self.describe()
-
     def describe(self, language: str = ENGLISH) -> str:
         say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
         if low == high:
             return say("{0} (all seeds)", low)
         return say("{0} to {1} (median {2})", low, high, _percent(self.middle))
+
+    __str__ = describe
 
     def verdict(self, value: float, language: str = ENGLISH) -> str:
         """Return a sentence that compares a run's value with those of the seeds. A value counts as usual if it is
@@ -127,7 +128,7 @@ class Lesson:
         return {
             run.name: {
                 name: Range(min(values), statistics.median(values), max(values), len(values))
-                for name, values in _measurements(self.name, run.name).get("figures", {}).items()
+                for name, values in MEASURED.get(self.name, {}).get(run.name, {}).get("figures", {}).items()
                 if name in FIGURES
             }
             for run in self.runs
@@ -141,7 +142,7 @@ class Lesson:
     @property
     def seconds(self) -> float:
         """The measured training time of the learner's run on one core, in seconds; 0 without a run."""
-        return float(_measurements(self.name, self.runs[0].name).get("seconds", 0.0)) if self.runs else 0.0
+        return float(MEASURED.get(self.name, {}).get(self.runs[0].name, {}).get("seconds", 0.0)) if self.runs else 0.0
 
     @property
     def question(self) -> str:
@@ -180,19 +181,6 @@ def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
 
     text = re.sub(rf"(--(?:savepath |compare-with |text=)){HOME}/([\w/]+(?:\.txt)?)", replace, text)
     return re.sub(rf"(lesson_runs text ){HOME}()(?= )", replace, text)
-
-
-@functools.cache
-def _all_measurements() -> dict[str, Any]:
-    text = files(__package__).joinpath("ranges.json").read_text(encoding="utf-8")
-    measurements: dict[str, Any] = json.loads(text)
-    return measurements
-
-
-def _measurements(lesson: str, run: str) -> dict[str, Any]:
-    """Return the measurements of one run, or an empty dictionary if the run was not measured."""
-    measurements: dict[str, Any] = _all_measurements().get(lesson, {}).get(run, {})
-    return measurements
 
 
 @functools.cache

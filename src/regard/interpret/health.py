@@ -1,0 +1,697 @@
+"""Watch the attention of a model during its training, whatever code trains it.
+
+    with regard.watch(model, every=100, out="watch"):
+        for batch in batches:                      # any loop, Trainer or Lightning
+            ...
+
+The hooks of PyTorch's optimizers count the training steps. After every 100th step, the model runs once more in
+evaluation mode on a fixed input, the probe: by default the first batch of the training. This separate pass neither
+changes the training nor depends on how the model is compiled, checkpointed or distributed, and its measures are
+comparable from step to step. Random states, buffers and gradients remain as they were.
+
+Measures of a head are sums over the queries of all samples. Queries that may attend to no key, and in self-attention
+queries that no query may attend to (padding), do not count. Letters: B samples, H heads, Tq queries, Tk keys, D width
+of the model, d width of a head.
+"""
+
+import contextlib
+import json
+import math
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from regard.activations.interface import Watch, is_linear
+from regard.activations.modules import count_parameters, resolve_module, unwrap
+from regard.arguments import public
+from regard.errors import InputError, shorten
+from regard.interpret.training_warnings import KINDS, describe, find_warnings
+from regard.io import damaged_file, hold_lock, is_file, make_folder, read_text, write_file
+
+MEASURES = {
+    "entropy": "mean entropy of a query's weights, in nats",
+    "relative_entropy": "mean entropy divided by that of equal weights on the allowed keys, 0 to 1",
+    "largest_score": "largest score of an allowed pair of query and key",
+    "largest_weight": "mean over the queries of the largest weight",
+    "first_token": "mean weight on the first token",
+    "own_token": "mean weight on the query's own token",
+    "previous_token": "mean weight on the token before the query",
+    "distance": "mean distance in tokens between a query and the keys, weighted by the weights",
+    "context_norm": "mean Euclidean norm of the head's context",
+    "contribution_norm": "mean Euclidean norm of what the head adds to the residual stream",
+    "similarity": "largest cosine similarity to what another head of the layer adds",
+    "effective_rank": "participation ratio of the squared singular values of the weights, 1 to the number of keys",
+}
+"""The measures of each head, with their definitions."""
+GRADIENTS = {
+    "query_gradient": "norm of the gradient of the matrix that computes the queries of the layer",
+    "key_gradient": "norm of the gradient of the matrix that computes its keys",
+}
+"""The measures of each layer."""
+SHARDED = "the parameters are sharded, and a backward pass of a part of the model would change them"
+FILE = "watch.jsonl"
+REMEDY = "choose another folder"
+MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "LinearBackward", "ConvolutionBackward", "MatmulBackward")
+"""Prefixes of the names of autograd nodes that multiply by a matrix."""
+
+
+class HeadTotals:
+    """The measures of one layer's heads, added up over the samples of the probe."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, Tensor] = {}
+        self._gram: Tensor | None = None
+        self._largest: Tensor | None = None
+        self._allowed: Tensor | None = None
+        self._counted: Tensor | None = None
+        self.finite = True
+        """Whether all scores, weights and contexts are finite."""
+
+    def _add(self, name: str, values: Tensor, counted: Tensor) -> None:
+        """Add values (B, H, any), of which some count."""
+        total = values.double().masked_fill(~counted, 0.0).sum((0, 2))
+        count = counted.expand(values.shape).sum((0, 2))
+        self._sums[name], self._counts[name] = (
+            before.get(name, 0) + now for before, now in ((self._sums, total), (self._counts, count))
+        )
+
+    def mask(self, mask: Tensor) -> None:
+        """Set the mask of the next scores and weights: broadcastable to (B, H, Tq, Tk), True = may attend."""
+        self._allowed = mask
+
+    def add_scores(self, scores: Tensor) -> None:
+        """Add scores (B, H, Tq, Tk)."""
+        largest = []
+        for head in range(scores.shape[1]):
+            chosen = scores[:, head].float()
+            allowed, counted = self._rows(chosen, head)
+            largest.append(chosen.masked_fill(~(allowed & counted.unsqueeze(-1)), -torch.inf).max())
+        now = torch.stack(largest)
+        self.finite = self.finite and bool((now < torch.inf).all()) and not bool(now.isnan().any())
+        self._largest = now if self._largest is None else torch.maximum(self._largest, now)
+
+    def _rows(self, rows: Tensor, head: int) -> tuple[Tensor, Tensor]:
+        """Return the allowed pairs of a head (B, Tq, Tk), and the queries that count (B, Tq)."""
+        batch, queries, keys = rows.shape
+        mask = self._allowed
+        if mask is None:
+            allowed = torch.ones((), dtype=torch.bool, device=rows.device).expand(rows.shape)
+        else:
+            mask = mask[(None,) * (4 - mask.dim())]
+            allowed = mask[:, head if mask.shape[1] > 1 else 0].expand(batch, queries, keys)
+        counted = allowed.any(-1)
+        if queries == keys:
+            counted = counted & allowed.diagonal(dim1=1, dim2=2)
+        return allowed, counted
+
+    def add_weights(self, weights: Tensor) -> None:
+        """Add weights (B, H, Tq, Tk), one head at a time, so that temporary tensors are small."""
+        self.finite = self.finite and bool(weights.isfinite().all())
+        _, heads, queries, keys = weights.shape
+        steps = torch.arange(keys, device=weights.device)
+        distances = (steps[:queries, None] - steps).abs().float() if queries == keys else None
+        columns: dict[str, list[Tensor]] = {}
+        counts, choices, ranks = [], [], []
+        for head in range(heads):
+            rows = weights[:, head].float()
+            allowed, counted = self._rows(rows, head)
+            number = allowed.sum(-1)
+            entropy = torch.special.entr(rows).sum(-1)
+            first = (allowed & counted.unsqueeze(-1)).any(1).int().argmax(-1)
+            found = {
+                "entropy": entropy,
+                "relative_entropy": entropy / number.clamp(min=2).log(),
+                "largest_weight": rows.amax(-1),
+                "first_token": rows.gather(-1, first[:, None, None].expand(-1, queries, 1)).squeeze(-1),
+            }
+            if distances is not None:
+                found["own_token"] = rows.diagonal(dim1=1, dim2=2)
+                found["previous_token"] = F.pad(rows.diagonal(-1, 1, 2), (1, 0))
+                found["distance"] = torch.einsum("bqk,qk->bq", rows, distances)
+            for name, values in found.items():
+                columns.setdefault(name, []).append(values)
+            counts.append(counted)
+            choices.append(counted & (number > 1))
+            rows = rows.masked_fill(~counted.unsqueeze(-1), 0.0)
+            squares = rows.square().sum((1, 2))
+            product = rows @ rows.mT if queries <= keys else rows.mT @ rows
+            ranks.append(squares.square() / product.square().sum((1, 2)))
+        counted, choice = torch.stack(counts, 1), torch.stack(choices, 1)
+        for name, parts in columns.items():
+            rows_of = choice if name == "relative_entropy" else counted
+            if name == "previous_token":
+                rows_of = counted & (torch.arange(queries, device=weights.device) > 0)
+            self._add(name, torch.stack(parts, 1), rows_of)
+        rank = torch.stack(ranks, 1).unsqueeze(-1)
+        self._add("effective_rank", rank, rank.isfinite())
+        self._counted = counted.any(1)
+        self._allowed = None
+
+    def add_contexts(self, contexts: Tensor) -> None:
+        """Add the contexts (B, Tq, H, d) of the heads."""
+        self.finite = self.finite and bool(contexts.isfinite().all())
+        self._add_norms("context_norm", contexts)
+
+    def add_contributions(self, contributions: Tensor) -> None:
+        """Add what each head writes to the residual stream, (B, Tq, H, D)."""
+        self._add_norms("contribution_norm", contributions)
+        counted = contributions.float()
+        if self._counted is not None:
+            counted = counted.masked_fill(~self._counted[:, :, None, None], 0.0)
+        flat = counted.permute(2, 0, 1, 3).flatten(1)
+        gram = (flat @ flat.T).double()
+        self._gram = gram if self._gram is None else self._gram + gram
+
+    def _add_norms(self, name: str, vectors: Tensor) -> None:
+        norms = vectors.float().norm(dim=-1).transpose(1, 2)
+        counted = self._counted
+        shape = norms[:, 0].shape
+        rows = norms.new_ones(shape, dtype=torch.bool) if counted is None or counted.shape != shape else counted
+        self._add(name, norms, rows.unsqueeze(1))
+
+    def results(self) -> list[dict[str, float | None]]:
+        """Return the measures of each head, in the order of `MEASURES`; None for a measure that is not known."""
+        found: dict[str, Tensor] = {name: total / self._counts[name] for name, total in self._sums.items()}
+        if self._largest is not None:
+            found["largest_score"] = self._largest
+        if self._gram is not None and len(self._gram) > 1:
+            norms = self._gram.diagonal().clamp(min=0).sqrt()
+            cosines = self._gram / (norms[:, None] * norms)
+            found["similarity"] = cosines.masked_fill(torch.eye(len(norms), dtype=torch.bool), -torch.inf).amax(1)
+        table = {name: found[name].tolist() for name in MEASURES if name in found}
+        heads = len(next(iter(table.values()), []))
+        return [
+            {name: _finite(table[name][head]) if name in table else None for name in MEASURES} for head in range(heads)
+        ]
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _find_matrices(states: Tensor) -> list[Tensor]:
+    """Return the parameters whose products with states give a tensor: the matrices nearest to it in its graph."""
+    found: dict[int, Tensor] = {}
+    nodes, seen = [states.grad_fn], set[Any]()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        before = [function for function, _ in node.next_functions]
+        if node.name().startswith(MATMULS):
+            for function in before:
+                while function is not None and len(function.next_functions) == 1:  # a transposed or converted matrix
+                    function = function.next_functions[0][0]
+                matrix = getattr(function, "variable", None)
+                if matrix is not None and matrix.dim() > 1:
+                    found[id(matrix)] = matrix
+        else:
+            nodes += before
+    return list(found.values())
+
+
+def _find_parts(states: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return the parameters that compute queries or keys, and which of their numbers do (bool), as in a packed
+    projection of queries, keys and values."""
+    matrices = _find_matrices(states)
+    if not matrices:
+        return []
+    # Positive numbers, so that the gradient is zero only where the parameter has no effect.
+    directions = torch.linspace(0.5, 1.5, states.numel(), device=states.device).reshape(states.shape)
+    gradients = torch.autograd.grad(states, matrices, directions.to(states.dtype), retain_graph=True, allow_unused=True)
+    return [
+        (matrix, gradient != 0) for matrix, gradient in zip(matrices, gradients, strict=True) if gradient is not None
+    ]
+
+
+class WatchedInput:
+    """The input on which a model is measured: the arguments of one forward pass, one sample at a time."""
+
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.args, self.kwargs = _copied(tuple(args)), _copied(dict(kwargs))
+        self.autocast = {
+            device: torch.get_autocast_dtype(device)
+            for device in {tensor.device.type for tensor in _tensors((self.args, self.kwargs))}
+            if torch.is_autocast_enabled(device)
+        }
+        sizes = {len(tensor) for tensor in _tensors((self.args, self.kwargs)) if tensor.dim()}
+        self.samples = sizes.pop() if len(sizes) == 1 else 1
+        """Number of samples, which run one at a time; 1 if the tensors have no common first dimension."""
+
+    def inputs(self, sample: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments for one sample."""
+        if self.samples == 1:
+            return self.args, self.kwargs
+        part = slice(sample, sample + 1)
+        return _copied(self.args, part), _copied(self.kwargs, part)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [value] if isinstance(value, Tensor) else [tensor for part in parts for tensor in _tensors(part)]
+
+
+def _copied(value: Any, part: slice = slice(None)) -> Any:
+    """Return the value with copies of its tensors, of which only one part of the first dimension is copied."""
+    if isinstance(value, Tensor):
+        return (value[part] if value.dim() else value).detach().clone()
+    if isinstance(value, Mapping):
+        return type(value)({name: _copied(item, part) for name, item in value.items()})  # type: ignore[call-arg]
+    if type(value) in (list, tuple):
+        return type(value)(_copied(item, part) for item in value)
+    return value
+
+
+@contextmanager
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    """Restore the random states, modes and buffers of a model after the block, which runs in evaluation mode."""
+    modes = {module: module.training for module in model.modules()}
+    buffers = {buffer: buffer.detach().clone() for buffer in model.buffers() if buffer.device.type != "meta"}
+    devices = sorted({buffer.device.index for buffer in model.parameters() if buffer.is_cuda})
+    with torch.random.fork_rng(devices=devices):
+        try:
+            model.eval()
+            yield
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+                # After a pass without a backward pass, FSDP2 would reuse the whole parameters in later steps.
+                getattr(module, "reshard", tuple)()
+            with torch.no_grad():
+                for buffer, value in buffers.items():
+                    buffer.copy_(value)
+
+
+class HealthMeter:
+    """Measures the attention of one model on a probe."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.finite: dict[str, bool] = {}
+        """By layer: whether all scores, weights and contexts of the last measurement are finite."""
+        self.parts: dict[str, list[list[tuple[str, Tensor]]]] | None = None
+        """By layer: the names of the parameters that compute queries, and those that compute keys, with their parts."""
+        self.left_out: dict[str, str] = {}
+        """Activations that are not measured, and the reason."""
+
+    def measure(self, probe: WatchedInput) -> dict[str, list[dict[str, float | None]]]:
+        """Run the model on a probe; return by layer the measures of each head."""
+        totals: dict[str, HeadTotals] = {}
+        sharded = any(hasattr(parameter, "full_tensor") for parameter in self.model.parameters())
+        first = self.parts is None and not sharded
+        parts: dict[str, list[list[tuple[str, Tensor]]]] = {}
+        pending: list[tuple[HeadTotals, Tensor]] = []
+
+        def receive(name: str, value: Tensor, continues: bool) -> Tensor:
+            del continues
+            layer, _, kind = name.rpartition(".")
+            total = totals.setdefault(layer, HeadTotals())
+            if kind in ("q", "k"):
+                if first and value.requires_grad:
+                    names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+                    found = [(names[id(matrix)], part) for matrix, part in _find_parts(value) if id(matrix) in names]
+                    parts.setdefault(layer, [[], []])["qk".index(kind)] = found
+            elif kind == "mask":
+                total.mask(value.detach())
+            elif kind == "scores":
+                total.add_scores(value.detach())
+            elif kind == "weights":
+                total.add_weights(value.detach())
+            else:
+                total.add_contexts(value.detach())
+                module = watch.tracker.modules.get(watch.tracker.running[-1]) if watch.tracker.running else None
+                pending[:] = [(total, value.detach())]
+                if isinstance(module, nn.MultiheadAttention):
+                    project(module.out_proj, pending.pop())
+            return value
+
+        def project(module: Any, waiting: tuple[HeadTotals, Tensor]) -> None:
+            total, contexts = waiting
+            matrix = module.weight if isinstance(module, nn.Linear) else module.weight.T
+            by_head = matrix.detach().unflatten(1, contexts.shape[-2:]).to(contexts.dtype)
+            total.add_contributions(torch.einsum("bthd,nhd->bthn", contexts, by_head))
+
+        def read(module: nn.Module, args: Any) -> None:
+            # The values show which matrix reads the contexts of the heads: its name differs between architectures.
+            states = args[0] if pending and args else None
+            waiting = pending[0][1] if pending else None
+            same_size = isinstance(states, Tensor) and waiting is not None and states.numel() == waiting.numel()
+            if same_size and torch.equal(states.reshape(-1), waiting.reshape(-1)):  # type: ignore[union-attr]
+                project(module, pending.pop())
+
+        watch = Watch(self.model, [f"*.{kind}" for kind in ("q", "k", "mask", "scores", "weights", "z")], receive)
+        with ExitStack() as stack:
+            stack.enter_context(_unchanged(self.model))
+            stack.enter_context(torch.set_grad_enabled(first))
+            for device, dtype in probe.autocast.items():
+                stack.enter_context(torch.autocast(device, dtype))
+            for module in filter(is_linear, self.model.modules()):
+                stack.callback(module.register_forward_pre_hook(read).remove)
+            stack.enter_context(watch.run())
+            for sample in range(probe.samples):
+                args, kwargs = probe.inputs(sample)
+                self.model(*args, **kwargs)
+                if first:
+                    first, self.parts = False, parts
+                    stack.enter_context(torch.no_grad())
+        self.left_out = watch.missing() | (dict.fromkeys(GRADIENTS, SHARDED) if sharded else {})
+        self.finite = {layer: total.finite for layer, total in totals.items()}
+        return {layer: total.results() for layer, total in totals.items()}
+
+    def gradients(self) -> dict[str, list[float | None]]:
+        """Return by layer the norms of the gradients of the matrices of queries and of keys."""
+        return {layer: [self._norm(parts) for parts in sides] for layer, sides in (self.parts or {}).items()}
+
+    def _norm(self, parts: Sequence[tuple[str, Tensor]]) -> float | None:
+        squares = []
+        for name, part in parts:
+            gradient: Any = self.model.get_parameter(name).grad
+            if gradient is not None:
+                squares.append(gradient.detach().where(part, 0.0).double().square().sum())
+        return _finite(float(torch.stack(squares).sum().sqrt())) if squares else None
+
+
+class WatchWarning(UserWarning):
+    """A warning about the attention of a model in training."""
+
+
+@public
+class WatchRecord:
+    """What was measured during a training: the lines of a `watch.jsonl`."""
+
+    def __init__(self, lines: Sequence[dict[str, Any]] = ()) -> None:
+        self.rows: list[dict[str, Any]] = []
+        """One row for each measured step, layer and head."""
+        self.warnings: list[dict[str, Any]] = []
+        """One row for each warning: step, kind, layer, head and value."""
+        self.notes: list[dict[str, Any]] = []
+        """Numbers of the training, such as its loss."""
+        self._sort(lines)
+
+    def _sort(self, lines: Sequence[dict[str, Any]]) -> None:
+        lines = [line for line in lines if "watch" not in line]
+        self.warnings = [line for line in lines if "warning" in line]
+        self.rows = [line for line in lines if "head" in line and "warning" not in line]
+        self.notes = [line for line in lines if "head" not in line]
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page with the entropy of each head over the steps, the warnings and the loss; return its path."""
+        from regard.interpret.watch_page import render_watch  # matplotlib takes long to import
+
+        write_file(Path(path), render_watch(self).encode())
+        return Path(path)
+
+
+@public
+class TrainingWatch(WatchRecord):
+    """The measures of a model during a training; see `watch`."""
+
+    def __init__(
+        self, model: Any, *, every: int, out: str | Path | None, probe: Any = None, resume: bool = False
+    ) -> None:
+        super().__init__()
+        self.given, _ = resolve_module(model)
+        self._called = self.given
+        self.every, self.folder, self.resume = every, None if out is None else Path(out), resume
+        self.meter: HealthMeter | None = None
+        self.probe = None if probe is None else _make_probe(probe)
+        self.step = 0
+        """Number of training steps so far."""
+        self._clock: Any = None
+        self._stack, self._hooks = ExitStack(), list[Any]()
+        self._file: Any = None
+        self._parameters: set[int] = set()
+        self._failed = False
+        self._warned: set[tuple[str, str, int]] = set()
+
+    def __enter__(self) -> "TrainingWatch":
+        self._parameters = {id(parameter) for parameter in self.given.parameters()}
+        with ExitStack() as stack:
+            if self.folder is not None and _is_first_process():
+                make_folder(self.folder)
+                stack.enter_context(hold_lock(self.folder))
+                self._open(self.folder / FILE)
+            if self.probe is None:
+                self._hooks = [
+                    module.register_forward_pre_hook(self._take_probe, with_kwargs=True)
+                    for module in _outermost(self.given)
+                ]
+            stack.callback(self._remove_hooks)
+            stack.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+            stack.callback(register_optimizer_step_post_hook(self._after_step).remove)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stack.close()
+        if self._file is not None:
+            self._file.close()
+        if kind is None and self._clock is None:
+            warnings.warn(
+                "inside regard.watch, no optimizer of the model took a step: nothing was measured", stacklevel=2
+            )
+
+    def note(self, **numbers: float) -> None:
+        """Write numbers of the training, such as its loss, at the current step.
+
+        watch.note(loss=loss.item())
+        """
+        self.notes.append({"step": self.step, **numbers})
+        self._write(self.notes[-1:])
+
+    def _remove_hooks(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _take_probe(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        """Copy the first batch of the training, which becomes the probe."""
+        if module.training and torch.is_grad_enabled() and self.probe is None:
+            self.probe, self._called = WatchedInput(args, kwargs), module
+            self._remove_hooks()
+
+    def _is_clock(self, optimizer: Any) -> bool:
+        """Return whether an optimizer is the first that updates the model: its steps are those of the training."""
+        if self._clock is None:
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            if self._parameters.isdisjoint(map(id, parameters)):
+                return False
+            self._clock = optimizer
+            if self.resume:
+                steps = [float(state["step"]) for state in optimizer.state.values() if "step" in state]
+                self.step = int(max(steps, default=self.step))
+                self._drop_rows()
+        return optimizer is self._clock
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        # Lightning runs the model inside the step: there is no probe before the first step.
+        if self._is_clock(optimizer) and self.meter is None and self.probe is not None:
+            self._measure(store=not self.rows)  # also finds the matrices of queries and keys
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._is_clock(optimizer):
+            self.step += 1
+            if self.step % self.every == 0:
+                self._measure()
+
+    def _measure(self, *, store: bool = True) -> None:
+        """Measure the model, and store the rows. An error never ends the training: a warning says what is missing."""
+        if self._failed:
+            return
+        try:
+            if self.probe is None:
+                raise InputError("the model was not called in training mode: give probe=, the arguments of one pass")
+            self.meter = self.meter or HealthMeter(unwrap(self._called))
+            measures = self.meter.measure(self.probe)
+            gradients = self.meter.gradients()
+        except Exception as error:
+            self._failed = True
+            message = f"regard.watch measures nothing from step {self.step} on: {shorten(str(error), 200)}"
+            warnings.warn(message, stacklevel=2)
+            self._write([{"step": self.step, "error": message}])
+            return
+        if not store:
+            return
+        rows = []
+        for layer, heads in measures.items():
+            norms = gradients.get(layer, [None, None])
+            for head, numbers in enumerate(heads):
+                row = {"step": self.step, "layer": layer, "head": head, **numbers}
+                rows.append(row | dict(zip(GRADIENTS, norms, strict=True)) | {"finite": self.meter.finite[layer]})
+        found = find_warnings(rows, self.rows[-len(rows) :])
+        self.rows += rows
+        self._write(rows + found)
+        self.warnings += found
+        self._warn(found)
+
+    def _warn(self, found: Sequence[dict[str, Any]]) -> None:
+        """Give one Python warning for the heads with a new kind of warning."""
+        for kind in KINDS:
+            new = [row for row in found if row["warning"] == kind and _key(row) not in self._warned]
+            self._warned |= set(map(_key, new))
+            if new:
+                warnings.warn(describe(new), WatchWarning, stacklevel=2)
+
+    def _open(self, path: Path) -> None:
+        """Open the file, and continue it if `resume`. Raises `InputError` for the file of another model."""
+        about = {"watch": type(unwrap(self.given)).__name__, "parameters": count_parameters(self.given)}
+        if is_file(path):
+            if not self.resume:
+                raise InputError(f"{str(path)!r} exists: continue it with resume=True, or choose another folder")
+            stored = read_lines(path)
+            if stored[:1] != [about]:
+                raise InputError(f"{str(path)!r} is of another model, {stored[:1]}: choose another folder")
+            self._stored = stored[1:]
+            self.step = max((row["step"] for row in self._stored), default=0)
+        self._file = path.open("a", encoding="utf-8")
+        if not self.resume:
+            self._write([about])
+
+    def _drop_rows(self) -> None:
+        """Rewrite the file of an earlier training without the rows of later steps, which are measured again."""
+        kept = [row for row in self._stored if row["step"] <= self.step]
+        self._sort(kept)
+        self._warned = set(map(_key, self.warnings))
+        if self._file is not None:
+            path = Path(self._file.name)
+            lines = path.read_text(encoding="utf-8").splitlines()[:1]
+            lines += map(json.dumps, kept)
+            write_file(path, "".join(f"{line}\n" for line in lines).encode())
+            self._file.close()
+            self._file = path.open("a", encoding="utf-8")
+
+    def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append rows to the file. A full disk does not end the training."""
+        if self._file is None:
+            return
+        try:
+            self._file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+            self._file.flush()
+        except OSError as error:
+            warnings.warn(f"{self._file.name} is not written from step {self.step} on: {error}", stacklevel=2)
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a `watch.jsonl`; a last line that was cut off is left out.
+
+    Raises `InputError` for a file that is not such a file.
+    """
+    lines = read_text(path, REMEDY).splitlines()
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise damaged_file(path, f"line {number} is no JSON", REMEDY) from None
+    return rows
+
+
+@public
+def read_watch(folder: str | Path) -> WatchRecord:
+    """Return what `watch` wrote to a folder. Raises `InputError` if there is no `watch.jsonl`, or a damaged one."""
+    return WatchRecord(read_lines(Path(folder) / FILE))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["warning"], row["layer"], row["head"]
+
+
+def _outermost(model: nn.Module) -> list[nn.Module]:
+    """Return the modules whose first call shows the probe: a LightningModule calls the model inside it."""
+    inside = [part for part in model.children() if any(part.children())] if hasattr(model, "training_step") else []
+    return [model, *inside]
+
+
+def _make_probe(probe: Any) -> WatchedInput:
+    """Return the probe of a user's value: a tensor, a tuple of arguments, or a mapping of named arguments."""
+    if isinstance(probe, Mapping):
+        return WatchedInput((), probe)
+    return WatchedInput(probe if isinstance(probe, tuple) else (probe,), {})
+
+
+def _is_first_process() -> bool:
+    distributed = torch.distributed
+    return not (distributed.is_available() and distributed.is_initialized() and distributed.get_rank())
+
+
+@public
+def watch(
+    model: Any, *, every: int = 100, out: str | Path | None = None, probe: Any = None, resume: bool = False
+) -> TrainingWatch:
+    """Measure the attention of a model every few training steps inside a `with` block.
+
+        with regard.watch(model, every=100, out="watch") as watch:
+            train(model)
+        watch.rows[-1]["entropy"]
+
+    `every`: number of optimizer steps between two measurements. `out`: folder for `watch.jsonl`. `probe`: the
+    arguments on which the model is measured, a tensor, a tuple or a mapping; by default the first batch of the
+    training. `resume`: continue the file of an interrupted training; the steps are those of the optimizer. Raises
+    `InputError` if another process writes to the folder, and if its file exists or is of another model.
+    """
+    if every < 1:
+        raise InputError(f"every={every}: give a number of training steps, 1 or more")
+    return TrainingWatch(model, every=every, out=out, probe=probe, resume=resume)
+
+
+@public
+class WatchCallback:
+    """`watch` for the trainers of transformers and Lightning.
+
+        Trainer(model, arguments, train_dataset=data, callbacks=[regard.WatchCallback(every=100, out="watch")])
+
+    The arguments are those of `watch`. A training that continues from a checkpoint continues the file.
+    """
+
+    def __new__(cls, **options: Any) -> Any:
+        """Create a callback of the libraries that are imported."""
+        homes = (
+            ("transformers", "TrainerCallback"),
+            ("lightning.pytorch", "Callback"),
+            ("pytorch_lightning", "Callback"),
+        )
+        bases = [getattr(sys.modules[module], name) for module, name in homes if module in sys.modules]
+        if not bases:
+            raise InputError("WatchCallback needs transformers or lightning: import it first, or use regard.watch")
+        return object.__new__(type(cls.__name__, (cls, *bases), {}))
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+        self.watch: TrainingWatch | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any, **_: Any) -> None:
+        """Begin to watch the model of transformers' Trainer."""
+        self._start(model, state.global_step)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to watch a LightningModule."""
+        self._start(pl_module, trainer.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, *, logs: Any = None, **_: Any) -> None:
+        """Write the losses that Trainer reports."""
+        if self.watch is not None and "loss" in (logs or {}):
+            self.watch.note(loss=float(logs["loss"]))
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """End the watch."""
+        if self.watch is not None:
+            self.watch.__exit__(None)
+            self.watch = None
+
+    def _start(self, model: Any, step: int) -> None:
+        self.watch = watch(model, **{"resume": step > 0, **self.options})
+        self.watch.__enter__()

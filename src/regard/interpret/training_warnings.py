@@ -1,0 +1,88 @@
+"""Warnings of `regard.watch`, whose rates are measured on small language models, healthy ones and ones that fail.
+
+`python benchmarks/training_warnings.py FOLDER` sets the thresholds on one half of the trainings, measures the rates on
+the other half, and writes both to `training_warnings.json`.
+"""
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+RATES = "training_warnings.json"
+KINDS = {
+    "entropy collapse": ("relative_entropy", "below"),
+    "growing scores": ("largest_score", "above"),
+    "dead head": ("share of the layer's largest contribution_norm", "below"),
+    "copied heads": ("similarity", "above"),
+    "sudden change": ("change of relative_entropy since the measurement before", "above"),
+    "not a number": ("1 if a score, weight or context is not finite", "above"),
+}
+"""For each kind of warning, its value, and on which side of the threshold a value gives the warning."""
+
+Row = Mapping[str, Any]
+
+
+@functools.cache
+def rates() -> dict[str, Any]:
+    """Return the stored thresholds and rates, by kind."""
+    kinds: dict[str, Any] = json.loads(resources.files(__package__).joinpath(RATES).read_text(encoding="utf-8"))[
+        "kinds"
+    ]
+    return kinds
+
+
+def values(rows: Sequence[Row], before: Iterable[Row]) -> Iterator[tuple[Row, str, float]]:
+    """Yield each row of a measurement with the value of each kind of warning; `before`: rows of the one before."""
+    earlier = {(row["layer"], row["head"]): row["relative_entropy"] for row in before}
+    for row in rows:
+        entropy, score, norm, likeness = (
+            row[name] for name in ("relative_entropy", "largest_score", "contribution_norm", "similarity")
+        )
+        if not row["finite"]:
+            yield row, "not a number", 1.0
+        elif row["entropy"] is None:  # no query may attend to any key
+            yield row, "dead head", 0.0
+        if entropy is not None:
+            yield row, "entropy collapse", entropy
+            last = earlier.get((row["layer"], row["head"]))
+            if last is not None:
+                yield row, "sudden change", abs(entropy - last)
+        if score is not None:
+            yield row, "growing scores", score
+        if norm is not None:
+            largest = max(other["contribution_norm"] or 0.0 for other in rows if other["layer"] == row["layer"])
+            yield row, "dead head", norm / largest if largest else 1.0
+        if likeness is not None:
+            yield row, "copied heads", likeness
+
+
+def find_warnings(rows: Sequence[Row], before: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the warnings of one measurement, one for each head and kind."""
+    return [
+        {"step": row["step"], "warning": kind, "layer": row["layer"], "head": row["head"], "value": value}
+        for row, kind, value in values(rows, before)
+        if crosses(kind, value, rates()[kind]["threshold"])
+    ]
+
+
+def crosses(kind: str, value: float, threshold: float | None) -> bool:
+    """Return whether a value gives the warning; never without a threshold."""
+    if threshold is None:
+        return False
+    return value < threshold if KINDS[kind][1] == "below" else value > threshold
+
+
+def describe(found: list[dict[str, Any]]) -> str:
+    """Return one line about warnings of one kind and step, with the measured rates."""
+    first, others = found[0], len(found) - 1
+    kind, rate = first["warning"], rates()[first["warning"]]
+    name, side = KINDS[kind]
+    lead = "" if rate["lead"] is None else f", median {rate['lead']:.0f} steps before the loss"
+    more = f" and {others} other head{'s' * (others > 1)}" if others else ""
+    return (
+        f"step {first['step']}: {kind} in {first['layer']} head {first['head']}{more}: {name} is {first['value']:.3g}, "
+        f"{side} {rate['threshold']:.3g}. In the experiment, {rate['healthy'][0]} of {rate['healthy'][1]} healthy "
+        f"trainings gave it, {rate['failing'][0]} of {rate['failing'][1]} failing ones{lead}"
+    )
