@@ -399,7 +399,6 @@ class WatchRecord:
         self._sort(lines)
 
     def _sort(self, lines: Sequence[dict[str, Any]]) -> None:
-        lines = [line for line in lines if "watch" not in line]
         self.warnings = [line for line in lines if "warning" in line]
         self.rows = [line for line in lines if "head" in line and "warning" not in line]
         self.notes = [line for line in lines if "head" not in line]
@@ -602,7 +601,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 @public
 def read_watch(folder: str | Path) -> WatchRecord:
     """Return what `watch` wrote to a folder. Raises `InputError` if there is no `watch.jsonl`, or a damaged one."""
-    return WatchRecord(read_lines(Path(folder) / FILE))
+    return WatchRecord(read_lines(Path(folder) / FILE)[1:])
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -658,12 +657,8 @@ class WatchCallback:
 
     def __new__(cls, **options: Any) -> Any:
         """Create a callback of the libraries that are imported."""
-        homes = (
-            ("transformers", "TrainerCallback"),
-            ("lightning.pytorch", "Callback"),
-            ("pytorch_lightning", "Callback"),
-        )
-        bases = [getattr(sys.modules[module], name) for module, name in homes if module in sys.modules]
+        homes = {"transformers": "TrainerCallback", "lightning.pytorch": "Callback", "pytorch_lightning": "Callback"}
+        bases = [getattr(sys.modules[module], name) for module, name in homes.items() if module in sys.modules]
         if not bases:
             raise InputError("WatchCallback needs transformers or lightning: import it first, or use regard.watch")
         return object.__new__(type(cls.__name__, (cls, *bases), {}))

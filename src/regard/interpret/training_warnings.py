@@ -27,9 +27,8 @@ Row = Mapping[str, Any]
 @functools.cache
 def rates() -> dict[str, Any]:
     """Return the stored thresholds and rates, by kind."""
-    kinds: dict[str, Any] = json.loads(resources.files(__package__).joinpath(RATES).read_text(encoding="utf-8"))[
-        "kinds"
-    ]
+    text = resources.files(__package__).joinpath(RATES).read_text(encoding="utf-8")
+    kinds: dict[str, Any] = json.loads(text)["kinds"]
     return kinds
 
 
@@ -69,9 +68,7 @@ def find_warnings(rows: Sequence[Row], before: Iterable[Row]) -> list[dict[str, 
 
 def crosses(kind: str, value: float, threshold: float | None) -> bool:
     """Return whether a value gives the warning; never without a threshold."""
-    if threshold is None:
-        return False
-    return value < threshold if KINDS[kind][1] == "below" else value > threshold
+    return threshold is not None and (value < threshold if KINDS[kind][1] == "below" else value > threshold)
 
 
 def describe(found: list[dict[str, Any]]) -> str:
