@@ -51,11 +51,11 @@ from regard_lab.bench.known_models import KnownModel, compiled_model, trap_model
 from regard_lab.programs.library import PROGRAMS
 from regard_lab.programs.traps import TRAPS
 
-DRAWN, LOSSES, PAIRS = 104, 30, 12
+DRAWN, LOSSES, PAIRS = 300, 30, 100
 """Numbers of random programs, of those of which losses are measured as well, and of more random encoder-decoders, of
 which only sentences on relevant inputs and alignment are measured."""
 FIRST_PAIR = 1000  # Number of the first of these
-EXTERNAL_EVERY, UNTRAINED_EVERY = 4, 10
+EXTERNAL_EVERY, UNTRAINED_EVERY = 2, 3
 """Of the tested models, every fourth one is also an external model. Of every tenth model, an untrained model of the
 same size is examined."""
 FOLDER = Path(tempfile.gettempdir()) / "regard-known-models"
