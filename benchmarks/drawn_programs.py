@@ -91,8 +91,8 @@ def drawn_model(number: int, family: Family | None = None) -> KnownModel:
     letters = "abcd"[: chance.choice([3, 4])]
     longest = chance.choice([4, 5] if family == "encoder-decoder" else [5, 6, 7])
     names = chance.sample(AVAILABLE[family], 1 if chance.random() < ALONE else 2)
-    if family == "decoder-only":
-        names = ["induction"] if number % 2 else [name for name in names if name != "induction"] or ["skip"]
+    if family == "decoder-only" and number % 2 and "induction" not in names:
+        names[0] = "induction"
     parts = {name: PIECES[name](chance, letters) for name in names}
     combined = elementwise(_random_function(number, letters), *(part.otherwise("-") for part in parts.values()))
     result = combined

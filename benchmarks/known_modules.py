@@ -42,7 +42,10 @@ def as_module(known: KnownModel, inputs: Sequence[Any]) -> Any:
         target = task.batch([task.known(input)]).target
         return target.masked_fill(target == PAD, IGNORE)
 
-    return _with_loss(known.subject.model, read, [pair[0] for pair in inputs] if pairs else inputs, answer)
+    given = [pair[0] for pair in inputs] if pairs else inputs
+    return _with_loss(
+        known.subject.model, read, given, answer, None if pairs else lambda input: list(task.render(input))
+    )
 
 
 def as_gpt2(known: KnownModel, inputs: Sequence[Tensor]) -> Any:
@@ -54,10 +57,11 @@ def as_gpt2(known: KnownModel, inputs: Sequence[Tensor]) -> Any:
         lambda input: {"input_ids": input.unsqueeze(0)},
         inputs,
         lambda input: run.task.answer(input.unsqueeze(0)),
+        lambda input: list(run.task.render(input)),
     )
 
 
-def _with_loss(model: nn.Module, read: Any, inputs: Sequence[Any], answer: Any) -> Any:
+def _with_loss(model: nn.Module, read: Any, inputs: Sequence[Any], answer: Any, names: Any = None) -> Any:
     answers = {_key(input): answer(input) for input in inputs}
 
     def loss(model: nn.Module, input: Any) -> float:
@@ -67,7 +71,7 @@ def _with_loss(model: nn.Module, read: Any, inputs: Sequence[Any], answer: Any) 
         logits, truth = getattr(output, "logits", output), answers[_key(input)]
         return float(F.cross_entropy(logits.flatten(0, 1), truth.flatten(), ignore_index=IGNORE, reduction="sum"))
 
-    return regard.look(model, read, inputs=inputs, loss=loss)
+    return regard.look(model, read, inputs=inputs, loss=loss, names=names)
 
 
 def _key(input: Any) -> Any:

@@ -7,12 +7,15 @@ circuit."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 
+from regard.attention.interventions import record_own
+from regard.attention.names import short_name
 from regard.interpret.estimates import EXTERNAL, TOGETHER, resample_counts
 from regard.interpret.examination import (
     QUALITIES,
@@ -28,11 +31,15 @@ from regard.interpret.examination import (
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Head, Need, Needs, find_needs, not_learned
 from regard.interpret.roles import (
+    AT_STEPS,
     EVEN,
     FIXED,
     PAIRED,
+    RELEVANT,
+    ROLE_KINDS,
     UNIFORM,
     UNTRAINED,
+    UNTRAINED_INPUTS,
     HeadCandidates,
     choose_roles,
     measure_candidates,
@@ -41,15 +48,17 @@ from regard.interpret.roles import (
     searched_roles,
     uniform_deviation,
 )
+from regard.runs.run import visible
+from regard.runs.tensor_run import AnswerRun, LanguageRun
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
-from regard.viz.maps import LayerMap
+from regard.viz.maps import CROSS, LayerMap
 from regard.viz.subject import KnowsAlignment
 from regard_lab.bench.known_models import KnownModel
 from regard_lab.programs.compiler import Circuit
 
 INPUTS = 500
 """Inputs over which needed heads are determined."""
-SAMPLES = 60
+SAMPLES = 100
 """Inputs over which attention is measured."""
 TRUTH_INPUTS = 120
 """Other inputs, on which a sentence about attention must be right."""
@@ -66,6 +75,10 @@ LEAST_ADDED = 1e-4
 """Least increase of the loss, in nats, with which a head raises it."""
 FEWEST = 5
 """Inputs with a symbol at a step below which the strength for this symbol or step is not compared."""
+
+
+Maps = Sequence[Mapping[str, LayerMap]]
+"""The layers of each input."""
 
 
 class HeadClaim(NamedTuple):
@@ -101,6 +114,8 @@ class MeasuredSentences:
     """Added to the kinds of sentences about an external model."""
     verdicts: tuple[str, ...] = ()
     """Verdicts on the need of the heads, in the order of the model."""
+    names: dict[tuple[float, ...], list[str | None]] = field(default_factory=dict)
+    """Roles that were chosen, by the thresholds of all kinds of roles."""
 
     def outcomes(self, thresholds: Mapping[str, float]) -> list[HeadClaim]:
         """Return the sentences that are said with some thresholds."""
@@ -120,24 +135,22 @@ class MeasuredSentences:
 
     def _name_roles(self, thresholds: Mapping[str, float]) -> list[HeadClaim | None]:
         """Return the sentence on the role of each head, None for a head without a role."""
-        names = [role.role for role in choose_roles(self.roles, thresholds)]
+        used = tuple(thresholds[kind] for kind in ROLE_KINDS)
+        if used not in self.names:
+            self.names[used] = [role.role for role in choose_roles(self.roles, thresholds)]
         return [
             None if name is None else HeadClaim(role_kind(name), math.inf, name in truth)
-            for name, truth in zip(names, self.truths, strict=True)
+            for name, truth in zip(self.names[used], self.truths, strict=True)
         ]
 
 
 def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSentences:
-    """Return the sentences about a known model: all, or those about attention."""
+    """Return the sentences about a known model on attention and, unless `attention_only`, on the loss."""
     circuit, subject = known.circuit, cast(Any, known.subject)
     assert circuit is not None
     inputs = subject.unseen(SAMPLES, known.seed, purpose="sentences")
     others = subject.unseen(TRUTH_INPUTS, known.seed + OTHER, purpose="sentences")
-    own, other = ([subject.look(input).layers for input in drawn] for drawn in (inputs, others))
-    untrained = [
-        [model.look(input).layers for input in inputs[: SAMPLES // 2]]
-        for model in (subject.untrained(known.seed + number) for number in range(UNTRAINED))
-    ]
+    own, other = (look_at(subject, drawn) for drawn in (inputs, others))
     judged = [
         _judge_relevance(own, other, known.family == "decoder-only", circuit),
         _judge_alignment(_alignment_error(subject, inputs), _alignment_error(subject, others)),
@@ -145,26 +158,68 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSente
     if not attention_only:
         importance = head_importance(subject, samples=SAMPLES, seed=known.seed)
         true = head_importance(subject, samples=TRUTH_INPUTS, seed=known.seed + OTHER)
-        drawn = subject.unseen(INPUTS, known.seed, purpose="sentences")
-        needs = find_needs(subject, drawn, importance.added, seed=known.seed)
-        truths = true_verdicts(circuit)
-        judged += [_judge_losses(importance, true), ([*judge(needs, truths)], [*need_facts(needs, truths)])]
+        judged.append(_judge_losses(importance, true))
     return MeasuredSentences(
         program=known.name,
-        family="trap" if known.kind == "trap" else family_of(known),
+        family=family_of(known),
         heads=sum(layer.heads for layer in subject.layers),
         claims=[claim for claims, _ in judged for claim in claims],
         facts=[fact for _, facts in judged for fact in facts],
-        roles=measure_candidates(own, untrained, known.seed),
-        truths=[truth for layer in own[0] for truth in true_roles([maps[layer] for maps in other])],
+        **_roles(subject, inputs, own, other, known.seed),
     )
+
+
+def _roles(subject: Any, inputs: Sequence[Any], own: Maps, other: Maps, seed: int) -> dict[str, Any]:
+    """Return the roles that heads may have on some inputs, and those that they have on others."""
+    models = (subject.untrained(seed + number) for number in range(UNTRAINED))
+    untrained = [look_at(model, inputs[:UNTRAINED_INPUTS]) for model in models]
+    truths = [truth for layer in own[0] for truth in true_roles([maps[layer] for maps in other])]
+    return {"roles": measure_candidates(own, untrained, seed), "truths": truths}
+
+
+def measure_external(known: KnownModel, give: Any) -> MeasuredSentences:
+    """Return the sentences about the roles of the heads of a known model that is given as an external model."""
+    run: Any = known.subject
+    drawn = [run.unseen(SAMPLES, known.seed, purpose="sentences"),
+             run.unseen(TRUTH_INPUTS, known.seed + OTHER, purpose="sentences")]  # fmt: skip
+    models = [give(known, inputs) for inputs in drawn]
+    inputs = [model.unseen(len(part), 0, purpose="sentences") for model, part in zip(models, drawn, strict=True)]
+    own, other = ([model.look(input).layers for input in part] for model, part in zip(models, inputs, strict=True))
+    roles = _roles(models[0], inputs[0], own, other, known.seed)
+    return MeasuredSentences(program=known.name, family=family_of(known), prefix=f"{EXTERNAL}: ", **roles)
+
+
+@torch.inference_mode()
+def look_at(subject: Any, inputs: Sequence[Any]) -> Maps:
+    """Return the layers of `subject.look` for each input; inputs of a run that have one length share a pass."""
+    if not isinstance(subject, AnswerRun | LanguageRun):
+        return [subject.look(input).layers for input in inputs]
+    maps: dict[int, dict[str, LayerMap]] = {}
+    for length in {len(input) for input in inputs}:
+        numbers = [number for number, input in enumerate(inputs) if len(input) == length]
+        batch, first = torch.stack([inputs[number] for number in numbers]), subject.look(inputs[numbers[0]]).layers
+        with record_own(subject.model) as records:
+            subject.model(batch)
+        weights = {short_name(name): record.weights.float().numpy() for name, record in records.items()}
+        relevance = subject.task.relevance(batch).numpy()
+        for row, number in enumerate(numbers):
+            letters = [visible(letter) for letter in subject.task.render(batch[row])]
+            maps[number] = {}
+            for name, layer in first.items():
+                # A model can have a learned step after the inputs, on which no answer depends.
+                rest = layer.key_labels[len(letters) :]
+                relevant = None if layer.relevant is None else np.pad(relevance[row], ((0, 0), (0, len(rest))))
+                queries = layer.query_labels if layer.kind == CROSS else letters
+                own = replace(layer, weights=weights[name][row], relevant=relevant, query_labels=queries)
+                maps[number][name] = replace(own, key_labels=[*letters, *rest])
+    return [maps[number] for number in range(len(inputs))]
 
 
 def family_of(known: KnownModel) -> str:
     """Return the family of a program: random programs that read the same pieces are one family."""
     assert known.circuit is not None
-    summary = known.circuit.task.program.summary
-    return f"{known.family}: {summary}" if known.name.startswith("drawn") else known.family
+    summary = known.circuit.task.program.summary if known.name.startswith("drawn") else known.name
+    return "trap" if known.kind == "trap" else f"{known.family}: {summary}"
 
 
 def measure_reading(known: KnownModel) -> MeasuredSentences:
@@ -190,8 +245,7 @@ def untrained_claims(known: KnownModel, thresholds: Mapping[str, float]) -> tupl
     sentence is said."""
     subject, compared = (cast(Any, known.subject).untrained(known.seed + offset) for offset in (OTHER, 0))
     inputs = subject.unseen(SAMPLES, known.seed, purpose="sentences")
-    maps = [subject.look(input).layers for input in inputs]
-    null = [[compared.look(input).layers for input in inputs[: SAMPLES // 2]]]
+    maps, null = look_at(subject, inputs), [look_at(compared, inputs[:UNTRAINED_INPUTS])]
     claimed = {
         (role.layer, role.head)
         for role in choose_roles(measure_candidates(maps, null, known.seed), thresholds)
@@ -273,8 +327,6 @@ def measure_planted(known: KnownModel, subject: Any = None) -> MeasuredSentences
     losses = _judge_losses(importance, head_importance(other, samples=TRUTH_INPUTS, seed=known.seed + OTHER))
     maps = [[way.look(input).layers for input in part] for way, part in
             ((model, inputs[0][:SAMPLES]), (other, inputs[1]))]  # fmt: skip
-    untrained = [[net.look(input).layers for input in inputs[0][: SAMPLES // 2]]
-                 for net in (model.untrained(known.seed + number) for number in range(UNTRAINED))]  # fmt: skip
     claims, facts = [*losses[0], *judge(needs, truths)], [*losses[1], *need_facts(needs, truths)]
     return MeasuredSentences(
         program=known.name,
@@ -282,8 +334,7 @@ def measure_planted(known: KnownModel, subject: Any = None) -> MeasuredSentences
         heads=len(needs.verdicts),
         claims=claims,
         facts=facts,
-        roles=measure_candidates(maps[0], untrained, known.seed),
-        truths=[truth for layer in maps[0][0] for truth in true_roles([sample[layer] for sample in maps[1]])],
+        **_roles(model, inputs[0], maps[0], maps[1], known.seed),
         prefix=prefix,
         verdicts=tuple(needs.verdicts.values()),
     )
@@ -304,6 +355,8 @@ def true_roles(maps: Sequence[LayerMap]) -> Iterator[dict[str, float]]:
                 holds = 2 * len(known) >= len(maps) and _holds_for_each(name, values[head], maps)
             if holds:
                 roles[name] = float(known.mean())
+        if RELEVANT in roles:
+            roles[AT_STEPS] = roles[RELEVANT]
         yield roles
 
 
@@ -333,9 +386,12 @@ def _judge_relevance(
     heads: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = []
     for layer, first in maps[0].items():
         if first.relevant is not None:
-            for head in range(len(first.weights)):
-                own, true = (_relevance([sample[layer] for sample in drawn], head, causal) for drawn in (maps, others))
-                heads.append((layer, head, own, true))
+            # Of the truth, only means are used, which need no resamples.
+            measured, true = (
+                _relevance([sample[layer] for sample in drawn], causal, draw)
+                for drawn, draw in ((maps, _resamples(len(maps))), (others, np.ones((2, len(others)))))
+            )
+            heads += [(layer, head, *pair) for head, pair in enumerate(zip(measured, true, strict=True))]
     adjusted = benjamini_hochberg([own["relevance_p"] for _, _, own, _ in heads])
     claims, facts = [], []
     for (layer, head, own, true), p_value in zip(heads, adjusted, strict=True):
@@ -360,15 +416,17 @@ def _judge_relevance(
     return claims, facts
 
 
-def _relevance(maps: Sequence[LayerMap], head: int, causal: bool) -> dict[str, Any]:
-    weights = [sample.weights[head] for sample in maps]
+def _relevance(maps: Sequence[LayerMap], causal: bool, draw: np.ndarray) -> list[dict[str, Any]]:
+    weights = [sample.weights for sample in maps]
     relevance = [sample.relevant for sample in maps if sample.relevant is not None]
     others = [*range(1, len(maps)), 0]
     even = np.array([share(even_weights(relevant.shape, causal), relevant) for relevant in relevance])
-    return {
-        **measure_relevance(weights, relevance, even, others, _resamples(len(maps))),
-        "moved": measure_movement(weights, others),
-    }
+    shares = np.stack([share(*pair) for pair in zip(weights, relevance, strict=True)], 1)
+    permuted = np.stack([share(own, relevance[other]) for own, other in zip(weights, others, strict=True)], 1)
+    return [
+        {**measure_relevance(own, other, even, draw), "moved": float(moved)}
+        for own, other, moved in zip(shares, permuted, measure_movement(weights, others), strict=True)
+    ]
 
 
 @cache

@@ -3,24 +3,27 @@
     python benchmarks/sentences.py --write
     python benchmarks/sentences.py --planted      # the planted models only, by kind
 
-The models are the compiled programs, the traps, random programs, and planted models, each once; planted models also
-as external models. Every second name in alphabetical order sets the thresholds: the smallest one of a grid at which
-at most 2 % of the sentences are wrong. Rates are those of the other half; kinds without a threshold, and sentences
-about external models, are tested on all models. For each family of programs, a threshold is also set on all other
-families, and tested on this family. Untrained models of the same sizes show how often nothing is claimed about a
-model that has learned nothing. `--processes 2` halves the time; the numbers are the same each time."""
+The models are the compiled programs, the traps, random programs, and planted models, each once. Programs that read the
+same pieces are one family. One half of the families sets the thresholds: the smallest one of a grid at which at most
+2 % of the sentences are wrong. Rates are those of the other half, as runs and as external models; kinds without a
+threshold are tested on all models. Each family is also left out: the thresholds that are set on all others are tested
+on it. Untrained models of the same sizes show how often nothing is claimed about a model that has learned nothing.
+`--processes 2` halves the time; the numbers are the same each time."""
 
 import argparse
 import itertools
 import json
 import math
 import multiprocessing
+import pickle
 import re
 import sys
 import tempfile
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -29,7 +32,14 @@ import numpy as np
 import torch
 from drawn_programs import EACH, MORE, PLANTED, drawn_model, planted_model
 from known_modules import as_external
-from sentence_claims import MeasuredSentences, measure, measure_planted, measure_reading, untrained_claims
+from sentence_claims import (
+    MeasuredSentences,
+    measure,
+    measure_external,
+    measure_planted,
+    measure_reading,
+    untrained_claims,
+)
 
 import regard.interpret
 from regard.interpret.estimates import ERROR_FILE, EXTERNAL, TOGETHER
@@ -41,13 +51,13 @@ from regard_lab.bench.known_models import KnownModel, compiled_model, trap_model
 from regard_lab.programs.library import PROGRAMS
 from regard_lab.programs.traps import TRAPS
 
-DRAWN, INDUCTION, PAIRS = 60, 110, 160
-"""Numbers of random programs, of random programs with induction heads of which only attention is measured, and of
-random encoder-decoders of which only sentences on relevant inputs and alignment are measured."""
-FIRST_INDUCTION = 301
-"""Number of the first of these programs; odd numbers have induction heads."""
-UNTRAINED_EVERY = 3
-"""Of every third model, an untrained model of the same size is examined."""
+DRAWN, LOSSES, PAIRS = 300, 30, 100
+"""Numbers of random programs, of those of which losses are measured as well, and of more random encoder-decoders, of
+which only sentences on relevant inputs and alignment are measured."""
+FIRST_PAIR = 1000  # Number of the first of these
+EXTERNAL_EVERY, UNTRAINED_EVERY = 2, 3
+"""Of the tested models, every fourth one is also an external model. Of every tenth model, an untrained model of the
+same size is examined."""
 FOLDER = Path(tempfile.gettempdir()) / "regard-known-models"
 """Folder of trained models, which are trained once."""
 MOST = 0.02
@@ -63,6 +73,8 @@ GRID: dict[str, tuple[float, ...]] = {
 VERDICTS = (*(verdict for verdict in get_args(Need) if verdict != "cannot be told"), TOGETHER)
 """Verdicts on heads; the last kind stands for all that name other heads."""
 KINDS = (*VERDICTS, "alignment", *GRID)
+BY_PLANTED = (*VERDICTS, *(f"{EXTERNAL}: {kind}" for kind in (*VERDICTS, RAISES)))
+"""Kinds whose rates are those of planted models."""
 
 
 def measure_planted_models(kind: str, folder: Path) -> list[MeasuredSentences]:
@@ -77,16 +89,16 @@ def measure_planted_models(kind: str, folder: Path) -> list[MeasuredSentences]:
     return results
 
 
-def known_models() -> Iterator[tuple[KnownModel, bool]]:
-    """Yield all models, and whether only sentences on attention are measured."""
-    for name in sorted(PROGRAMS):
-        yield compiled_model(name, 0), False
-    for name in sorted(TRAPS):
-        yield trap_model(name, 0), False
-    for number in range(DRAWN):
-        yield drawn_model(number), number % 2 == 1
-    for number in range(INDUCTION):
-        yield drawn_model(FIRST_INDUCTION + 2 * number, "decoder-only"), True
+MODELS = len(PROGRAMS) + len(TRAPS) + DRAWN
+
+
+def known_model(number: int) -> tuple[KnownModel, bool]:
+    """Return one of `MODELS` models, and whether only sentences on attention are measured."""
+    if number < len(PROGRAMS):
+        return compiled_model(sorted(PROGRAMS)[number], 0), False
+    if (number := number - len(PROGRAMS)) < len(TRAPS):
+        return trap_model(sorted(TRAPS)[number], 0), False
+    return drawn_model(number - len(TRAPS)), number - len(TRAPS) >= LOSSES
 
 
 def _measure(task: tuple[str, int, str]) -> list[MeasuredSentences]:
@@ -97,29 +109,44 @@ def _measure(task: tuple[str, int, str]) -> list[MeasuredSentences]:
         return measure_planted_models(name, FOLDER)
     if kind == "pairs":
         return [measure_reading(drawn_model(number, "encoder-decoder"))]
-    known, attention_only = next(itertools.islice(known_models(), number, None))
-    return [measure(known, attention_only=attention_only)]
+    known, attention_only = known_model(number)
+    measured = measure(known, attention_only=attention_only)
+    is_given = is_tested(measured.family) and known.seed % EXTERNAL_EVERY == 0
+    return [measured, *([measure_external(known, as_external)] if is_given else [])]
 
 
-def measure_all(processes: int, *, planted: bool = False) -> list[MeasuredSentences]:
-    """Return the sentences about all models, or about planted models only."""
-    tasks = [("planted", 0, kind) for kind in PLANTED]
+def measure_all(processes: int, *, planted: bool = False, keep: Path | None = None) -> list[MeasuredSentences]:
+    """Return the sentences about planted models, or about all others. `keep`: file with the results of an earlier
+    process that was stopped, which is continued."""
+    tasks = [("planted", 0, kind) for kind in PLANTED] if planted else []
     if not planted:
-        tasks += [("known", number, "") for number in range(len(PROGRAMS) + len(TRAPS) + DRAWN + INDUCTION)]
-        tasks += [("pairs", number, "") for number in range(DRAWN, DRAWN + PAIRS)]
-    results = []
+        tasks += [("known", number, "") for number in range(MODELS)]
+        tasks += [("pairs", number, "") for number in range(FIRST_PAIR, FIRST_PAIR + PAIRS)]
+    results: dict[tuple[str, int, str], list[MeasuredSentences]] = {}
+    if keep is not None and keep.exists():
+        with keep.open("rb") as file, suppress(EOFError):
+            while True:
+                results.update([pickle.load(file)])
+    waiting = [task for task in tasks if task not in results]
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for number, measured in enumerate(pool.map(_measure, tasks)):
-            results += measured
-            sys.stderr.write(f"{number + 1} of {len(tasks)}: {measured[-1].program}\n")
-    return results
+        for task, measured in zip(waiting, pool.map(_measure, waiting), strict=True):
+            results[task] = measured
+            if keep is not None:
+                with keep.open("ab") as file:
+                    pickle.dump((task, measured), file)
+            sys.stderr.write(f"{len(results)} of {len(tasks)}: {measured[-1].program}\n")
+    return [measured for task in tasks for measured in results[task]]
+
+
+def is_tested(family: str) -> bool:
+    """Return whether a family gives rates, not thresholds: about every second one, in an arbitrary order."""
+    return zlib.crc32(family.encode()) % 2 == 1
 
 
 def halves(results: Sequence[MeasuredSentences]) -> tuple[list[MeasuredSentences], list[MeasuredSentences]]:
-    """Return the models that set thresholds, and those that are tested: every second one by name."""
-    results = [result for result in results if not result.prefix]
-    ordered = sorted(results, key=lambda result: (result.program, result.family))
-    return ordered[::2], ordered[1::2]
+    """Return the models that set thresholds, and those that are tested, also as external models."""
+    setting = [result for result in results if not is_tested(result.family) and not result.prefix]
+    return setting, [result for result in results if is_tested(result.family)]
 
 
 def set_thresholds(results: Iterable[MeasuredSentences]) -> dict[str, float]:
@@ -166,24 +193,15 @@ def tally(results: Sequence[MeasuredSentences]) -> dict[str, dict[str, Any]]:
     """Return the content of the file by kind: rates on the tested half, and on each family left out."""
     setting, tested = halves(results)
     thresholds = set_thresholds(setting)
-    external = [result for result in results if result.prefix]
     kinds = [*KINDS, *(f"{EXTERNAL}: {kind}" for kind in KINDS)]
     thresholds |= {f"{EXTERNAL}: {kind}": value for kind, value in thresholds.items()}
-    counts, facts, told = count_wrong([*tested, *external], thresholds), Counter[str](), Counter[str]()
-    everywhere = count_wrong([result for result in results if not result.prefix], thresholds)
-    counts |= {kind: rows for kind, rows in everywhere.items() if kind not in GRID}
+    counts, facts, told = count_wrong(tested, thresholds), Counter[str](), Counter[str]()
+    counts |= {kind: rows for kind, rows in count_wrong(results, thresholds).items() if _plain(kind) not in GRID}
     for result in results:
         for kind, is_told in result.told(thresholds):
-            if result.prefix or kind not in GRID or any(result is other for other in tested):
+            if _plain(kind) not in GRID or is_tested(result.family):
                 facts[kind] += 1
                 told[kind] += is_told
-    families: dict[str, dict[str, list[int]]] = defaultdict(dict)
-    for family in sorted({result.family for result in results}):
-        others = set_thresholds(result for result in results if result.family != family)
-        others |= {f"{EXTERNAL}: {kind}": value for kind, value in others.items()}
-        left_out = count_wrong((result for result in results if result.family == family), others)
-        for kind, programs in left_out.items():
-            families[kind][family] = programs.sum(0).tolist()
     rows: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
@@ -197,24 +215,37 @@ def tally(results: Sequence[MeasuredSentences]) -> dict[str, dict[str, Any]]:
             "true": facts[kind],
             "told": told[kind],
             "threshold": thresholds[kind] if np.isfinite(thresholds[kind]) else None,
-            "families": families[kind],
         }
     return rows
 
 
-def report(results: Sequence[MeasuredSentences], untrained: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def leave_out(results: Sequence[MeasuredSentences]) -> dict[str, dict[str, list[int]]]:
+    """Return by kind, for each family, how many sentences are said and wrong with the thresholds that are set on all
+    other families."""
+    families: dict[str, dict[str, list[int]]] = defaultdict(dict)
+    for family in sorted({result.family for result in results}):
+        others = set_thresholds(result for result in results if result.family != family)
+        others |= {f"{EXTERNAL}: {kind}": value for kind, value in others.items()}
+        left_out = count_wrong((result for result in results if result.family == family), others)
+        for kind, programs in left_out.items():
+            families[kind][family] = programs.sum(0).tolist()
+    return families
+
+
+def report(
+    results: Sequence[MeasuredSentences], untrained: Sequence[tuple[int, int]], stored: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the content of the file. `untrained`: for each untrained model, the number of heads, and of those of
-    which anything is said."""
+    which anything is said. `stored`: the rows of kinds that are measured on planted models."""
     kinds, (_, tested) = tally(results), halves(results)
+    kinds |= {kind: stored[kind] for kind in BY_PLANTED if kind in stored}
     programs: dict[str, dict[str, list[int]]] = defaultdict(dict)
-    for result in tested:
-        if result.family.startswith("planted"):
-            continue
+    for result in (result for result in tested if not result.prefix):
         for kind, rows in count_wrong([result], thresholds_of(kinds)).items():
-            before = programs[result.program].get(kind, [0, 0])
-            programs[result.program][kind] = (rows.sum(0) + before).tolist()
+            programs[result.program][kind] = rows.sum(0).tolist()
     return {
         "models": "compiled programs, traps and random programs; thresholds from one half, rates from the other",
+        "compiled": len({result.program for result in results}),
         "heads": {
             "known": sum(result.heads for result in results),
             "tested": sum(result.heads for result in tested),
@@ -222,6 +253,7 @@ def report(results: Sequence[MeasuredSentences], untrained: Sequence[tuple[int, 
             "untrained without a claim": sum(heads - claimed for heads, claimed in untrained),
         },
         "kinds": kinds,
+        "families": leave_out(results),
         "programs": programs,
     }
 
@@ -235,20 +267,18 @@ def thresholds_of(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def add_planted(content: dict[str, Any], planted: Sequence[MeasuredSentences]) -> dict[str, Any]:
-    """Return the content of the file with the rates of verdicts, and of sentences on external models, by planted
-    models."""
+    """Return the content of the file with the rates that planted models give."""
     rows, stored = tally(planted), thresholds_of(content["kinds"])
     thresholds = dict.fromkeys(rows, -math.inf) | stored
     thresholds |= {kind: thresholds[_plain(kind)] for kind in rows}
     counts, facts = count_wrong(planted, thresholds), [pair for result in planted for pair in result.told(thresholds)]
-    for kind, row in rows.items():
-        if kind in VERDICTS or kind.startswith(EXTERNAL):
-            said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
-            low, high = error_interval(counts[kind]) if said else (0.0, 1.0)
-            told = [is_told for name, is_told in facts if name == kind]
-            known: dict[str, Any] = {"tested": said, "wrong": wrong, "low": low, "high": high}
-            known |= {"programs": len(counts.get(kind, ())), "true": len(told), "told": sum(told)}
-            content["kinds"][kind] = row | known | {"threshold": content["kinds"].get(_plain(kind), row)["threshold"]}
+    for kind in BY_PLANTED:
+        said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
+        low, high = error_interval(counts[kind]) if said else (0.0, 1.0)
+        told = [is_told for name, is_told in facts if name == kind]
+        known: dict[str, Any] = {"tested": said, "wrong": wrong, "low": low, "high": high}
+        known |= {"programs": len(counts.get(kind, ())), "true": len(told), "told": sum(told)}
+        content["kinds"][kind] = known | {"threshold": content["kinds"].get(_plain(kind), rows[kind])["threshold"]}
     return content
 
 
@@ -273,31 +303,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="store the rates in the package")
     parser.add_argument(
-        "--planted",
-        action="store_true",
-        help="measure the planted models only; with --write, store the rates of verdicts and on external models",
+        "--planted", action="store_true", help="measure the verdicts on planted models, as runs and as external models"
     )
+    parser.add_argument("--keep", type=Path, help="file to keep results in; a measurement that stopped is continued")
     parser.add_argument("--processes", type=int, default=1, help="number of processes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    results = measure_all(arguments.processes, planted=arguments.planted)
-    planted = [result for result in results if result.family.startswith("planted")]
+    path = Path(regard.interpret.__file__).parent / ERROR_FILE
+    content = json.loads(path.read_text(encoding="utf-8"))
+    results = measure_all(arguments.processes, planted=arguments.planted, keep=arguments.keep)
     if arguments.planted:
-        stored = thresholds_of(json.loads((Path(regard.interpret.__file__).parent / ERROR_FILE).read_text())["kinds"])
         missing = {kind: -math.inf for name in KINDS for kind in (name, f"{EXTERNAL}: {name}")}
-        print_planted(planted, missing | stored)
-        if arguments.write:
-            path = Path(regard.interpret.__file__).parent / ERROR_FILE
-            path.write_text(write_text(add_planted(json.loads(path.read_text()), planted)), encoding="utf-8")
-        return
-    thresholds = thresholds_of(tally(results))
-    print_planted(planted, thresholds)
-    models = itertools.islice(known_models(), None, None, UNTRAINED_EVERY)
-    content = report(results, [untrained_claims(known, thresholds) for known, _ in models])
-    text = write_text(content)
-    sys.stdout.write(text)
+        print_planted(results, missing | thresholds_of(content["kinds"]))
+        content = add_planted(content, results)
+    else:
+        thresholds = thresholds_of(tally(results))
+        models = (known_model(number)[0] for number in range(0, MODELS, UNTRAINED_EVERY))
+        content = report(results, [untrained_claims(known, thresholds) for known in models], content["kinds"])
+    sys.stdout.write(text := write_text(content))
     if arguments.write:
-        path = Path(regard.interpret.__file__).parent / ERROR_FILE
         path.write_text(text, encoding="utf-8")
 
 

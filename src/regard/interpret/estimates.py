@@ -3,11 +3,9 @@
 Means have bootstrap-t intervals (Efron and Tibshirani 1993, chapter 12.5).
 
 A bootstrap-t interval follows the skewness of the values: on the loss increases of Signal 2's heads (skewness 2
-to 20), intervals over 1,000 samples cover the mean in 91 to 97 % of cases, where percentiles of the bootstrap
-cover it in 89 to 97 %. No interval knows of values that no sample shows: an effect on fewer than 3 of N inputs
-can be absent from N samples (rule of three, Hanley and Lippman-Hand 1983). One head of Signal 2 matters so
-rarely (skewness 43) that its intervals cover in 80 % of cases. Captions say so, and claims that a head is not
-needed rest on counts of affected inputs, whose intervals are exact.
+to 20), intervals over 1,000 samples cover the mean in 91 to 97 % of cases. No interval knows of values that no
+sample shows: an effect on fewer than 3 of N inputs can be absent from N samples (rule of three, Hanley and
+Lippman-Hand 1983). Captions say so, and claims that a head is not needed rest on exact intervals of counts.
 """
 
 import functools
@@ -69,6 +67,21 @@ def describe_interval(samples: int) -> str:
     if samples >= MIN_SAMPLES:
         return f"95 % interval over the samples; an effect on fewer than 3 in {samples:,} inputs may be missed"
     return f"interval over the samples, too narrow for 95 %: use at least {MIN_SAMPLES} samples"
+
+
+def tell_with(inputs: int, known: Estimate, bar: float) -> str:
+    """Return about how many inputs would tell that a mean is on its side of a bar, as a text to append; empty for more
+    than a hundred times those that were used. The interval's width falls with the square root of their number.
+
+    >>> tell_with(50, Estimate(mean=0.6, low=0.4, high=0.8), 0.5)
+    ' (about 200 inputs would tell)'
+    """
+    end, distance = known.low if known.mean > bar else known.high, abs(known.mean - bar)
+    factor = ((known.mean - end) / distance) ** 2 if distance else math.inf
+    if not 1 < factor <= 100:
+        return ""
+    step = 10 ** max(len(str(int(inputs * factor))) - 2, 0)
+    return f" (about {math.ceil(inputs * factor / step) * step:,} inputs would tell)"
 
 
 NOT_MEASURED = "not measured"
@@ -162,9 +175,8 @@ def _studentized_ends(values: np.ndarray, draw: np.ndarray) -> tuple[float, floa
 
 # How often sentences about heads are wrong, by kind, measured on models whose circuit is known.
 #
-# `python benchmarks/sentences.py` sets the threshold of each kind on one half of the models, measures the rates on
-# the other half, and writes both to `sentence_errors.json`. Wrong sentences of one program depend on each other, so
-# intervals are those of counts by program.
+# `python benchmarks/sentences.py` sets the threshold of each kind on one half of the families of models, measures rates
+# on the other half, and writes both to `sentence_errors.json`. Intervals are those of counts by program.
 
 ERROR_FILE = "sentence_errors.json"
 RUN, EXTERNAL = "run", "external"  # `Traits.origin` of runs, and the name of all other origins in the file
@@ -186,8 +198,6 @@ class ErrorRate(NamedTuple):
     told: int  # Number of these heads of which a right sentence is said
     threshold: float | None
     """What the measured value must exceed; None if no threshold keeps 95 % of the sentences right."""
-    families: dict[str, tuple[int, int]]
-    """By family of models: number tested and wrong, with a threshold that was set on the other families."""
 
     @property
     def percent(self) -> str:
@@ -201,10 +211,7 @@ class ErrorRate(NamedTuple):
 def error_rates() -> dict[str, ErrorRate]:
     """Return the measured error rates by kind of sentence."""
     stored = json.loads(resources.files("regard.interpret").joinpath(ERROR_FILE).read_text(encoding="utf-8"))
-    return {
-        kind: ErrorRate(**{**row, "families": {family: tuple(n) for family, n in row["families"].items()}})
-        for kind, row in stored["kinds"].items()
-    }
+    return {kind: ErrorRate(**row) for kind, row in stored["kinds"].items()}
 
 
 def threshold(kind: str) -> float:
@@ -230,10 +237,8 @@ def is_reliable(kind: str, origin: str = RUN) -> bool:
 def describe_error(kind: str, origin: str = RUN) -> str:
     """Return the measured error rate of a kind of sentence as text."""
     rate = rate_of(kind, origin)
-    if rate is None or not rate.tested:
-        return "error rate not measured"
-    wrong = 100 * rate.wrong / rate.tested
-    return f"of 100 such sentences {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
+    known = rate is not None and rate.tested > 0
+    return f"of 100 such sentences {rate.percent} are wrong" if rate and known else f"error rate {NOT_MEASURED}"
 
 
 def describe_rates(kinds: Iterable[str], origin: str = RUN) -> str:

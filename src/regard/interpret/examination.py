@@ -16,7 +16,6 @@ A quantity that was not measured is None, and the sentences omit this quantity.
 import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -45,11 +44,12 @@ from regard.interpret.estimates import (
     is_reliable,
     p_above,
     resample_counts,
+    tell_with,
     threshold,
 )
 from regard.interpret.importance import HeadImportance, head_importance, importance_by_layer
 from regard.interpret.needs import Need, SetKind, find_needs, inputs_needed
-from regard.interpret.roles import MIN_SAMPLES, HeadRole, HeadRoles, head_roles, role_kind
+from regard.interpret.roles import MIN_SAMPLES, RELEVANT, UNNAMED, HeadRole, HeadRoles, head_roles, role_kind
 from regard.io import write_file, write_json
 from regard.result import Result, percent, plain_table, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
@@ -63,18 +63,9 @@ if TYPE_CHECKING:
 
 # The inputs that an answer depends on are measured with a method that does not use attention, the *yardstick* of
 # rankings. It changes inputs and measures the change of the log-probability of the predicted class. The methods are
-# those with the best rankings on models whose answer is known (`regard bench`, docs/explanation/which-explanation.md).
-# Their area under the ROC curve (AUROC), over learned tasks, compiled programs and traps:
-#
-#     other_tokens          0.99 to 1.00   each token is replaced by every other token
-#     ablation_resampled    0.97 to 0.98   each token is replaced by the tokens of 5 other inputs at its position
-#     ablation_mean         0.84 to 0.98   each embedding is replaced by its mean over other inputs
-#
-# Gradients are no yardstick: the norm of the gradient has 0.49 on traps, which is chance.
-#
-# The attention of a head is compared with this measurement and with the inputs that are relevant by the task's
-# definition. Each comparison is made with another sample as well: a head that attends to the same positions in every
-# input agrees with another sample's values as much as with its own.
+# those with the best rankings (AUROC) over learned tasks, compiled programs and traps (`regard bench`,
+# docs/explanation/which-explanation.md). The norm of the gradient has 0.49 on traps, which is chance. All are
+# compared with another sample as well: a head that attends to the same positions in every input agrees with it equally.
 
 MOST_LETTERS = 26
 """Largest alphabet whose tokens all replace each token. The cost grows with the alphabet: 200 inputs take 26 s
@@ -95,7 +86,7 @@ class Yardstick(NamedTuple):
 
 OTHER_TOKENS = Yardstick("other_tokens", "each token is replaced by every other token", "0.99 to 1.00")
 RESAMPLED = Yardstick(
-    "ablation_resampled", "each token is replaced by the tokens of other inputs at its position", "0.97 to 0.98"
+    "ablation_resampled", "each token is replaced by other inputs' tokens in its place", "0.97 to 0.98"
 )
 MEAN = Yardstick("ablation_mean", "each embedding is replaced by its mean over other inputs", "0.84 to 0.98")
 YARDSTICKS = {yardstick.method: yardstick for yardstick in (OTHER_TOKENS, RESAMPLED, MEAN)}
@@ -118,9 +109,8 @@ def choose_yardstick(probe: ProbeInput) -> Yardstick:
 
 
 def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int = 0) -> list[Probe]:
-    """Probe inputs that `subject.trial` accepts: the weights of the layers in which outputs attend to inputs, and the
-    dependence. Inputs of equal length whose function `run_tokens` is the same share batches. The model must be in
-    evaluation mode."""
+    """Probe inputs that `subject.trial` accepts: the weights of layers in which outputs attend to inputs, and the
+    dependence. Inputs of equal length with the same function `run_tokens` share batches."""
     background = Background(subject, seed=seed)
     groups: dict[Any, list[int]] = defaultdict(list)
     probes: list[Any] = [subject.trial(input) for input in inputs]
@@ -197,31 +187,27 @@ def claim_relevance(beyond_uniform: Estimate, beyond_permuted: Estimate, moved: 
     return None
 
 
-def measure_relevance(
-    weights: list[np.ndarray], relevance: Sequence[np.ndarray], even: np.ndarray, others: list[int], draw: np.ndarray
-) -> dict[str, Any]:
-    """Return the fraction of a head's attention on relevant inputs; `even` (N,): the fraction under uniform attention
-    in each sample. `relevance_p`: p-value that it exceeds uniform attention and another sample's."""
-    shares = [share(w, r) for w, r in zip(weights, relevance, strict=True)]
-    permuted = [share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
+def measure_relevance(shares: np.ndarray, permuted: np.ndarray, even: np.ndarray, draw: np.ndarray) -> dict[str, Any]:
+    """Return the fraction (N,) of a head's attention on relevant inputs, compared with another sample's relevant inputs
+    and with uniform attention, for each sample. `relevance_p`: p-value that it exceeds both."""
     return {
         "relevance": estimate(shares, draw, SHARE),
         # Use differences within each sample: the variation that both fractions share cancels out.
         "beyond_uniform": estimate(shares - even, draw),
-        "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
+        "beyond_permuted": estimate(shares - permuted, draw),
         # Both must hold, so the p-value is the larger one (Berger 1982, intersection-union test).
-        "relevance_p": max(p_above(shares - even, 0.0), p_above(np.subtract(shares, permuted), 0.0)),
+        "relevance_p": max(p_above(shares - even, 0.0), p_above(shares - permuted, 0.0)),
     }
 
 
-def measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
-    """Return the mean total variation distance between the attention of a head on different samples."""
+def measure_movement(weights: Sequence[np.ndarray], others: Sequence[int]) -> np.ndarray:
+    """Return the mean total variation distance between the attention (..., Tq, Tk) of heads on different samples."""
     # Half of the summed absolute differences is the total variation distance.
-    shares = []
+    distances = []
     for own, other in zip(weights, (weights[index] for index in others), strict=True):
-        steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
-        shares.append(float(np.abs(own[:steps, :inputs] - other[:steps, :inputs]).sum(1).mean()) / 2)
-    return float(np.mean(shares))
+        steps, inputs = (min(sizes) for sizes in zip(own.shape[-2:], other.shape[-2:], strict=True))
+        distances.append(np.abs(own[..., :steps, :inputs] - other[..., :steps, :inputs]).sum(-1).mean(-1) / 2)
+    return np.mean(distances, 0)  # type: ignore[no-any-return]
 
 
 def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
@@ -235,20 +221,19 @@ def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
     return weights
 
 
-def share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs, over the steps that depend on any input; NaN without such steps."""
-    steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
+def share(weights: np.ndarray, relevant: np.ndarray) -> np.ndarray:
+    """Return the mean mass (...) of weights (..., Tq, Tk) on relevant inputs (Tq, Tk), over steps that depend on any
+    input; NaN without such steps."""
+    steps, inputs = (min(sizes) for sizes in zip(weights.shape[-2:], relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
-    counted = relevant.any(1)
-    if not counted.any():
-        return float("nan")
-    return float((weights[:steps, :inputs] * relevant).sum(-1)[counted].mean())
+    if not (counted := relevant.any(1)).any():
+        return np.full(weights.shape[:-2], np.nan)
+    return (weights[..., :steps, :inputs] * relevant).sum(-1)[..., counted].mean(-1)  # type: ignore[no-any-return]
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
-    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the steps. If
-    the samples differ in length, only their common steps and inputs are used. Steps at which the weights or the measure
-    are constant are ignored. Returns NaN if all steps are ignored."""
+    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the common inputs, averaged over the
+    common steps at which neither is constant; NaN without such steps."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, measure.shape, strict=True))
     x, y = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])
     x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
@@ -286,8 +271,7 @@ class HeadFindings(Result):
     layer: str
     head: int
     relevance: Estimate | None = None
-    """Fraction (0 to 1) of the head's attention on relevant inputs; None if the task does not define relevant
-    inputs."""
+    """Fraction of the head's attention on relevant inputs; None if the task does not define these."""
     beyond_uniform: Estimate | None = None
     """`relevance` minus the fraction under uniform attention, as the mean of the differences in each sample."""
     beyond_permuted: Estimate | None = None
@@ -297,15 +281,13 @@ class HeadFindings(Result):
     learned: bool = True
     """Whether the model predicts clearly better than untrained models."""
     ranking: Estimate | None = None
-    """Rank correlation (-1 to 1) of the weights with the dependence of the answer on each input; None if it could
-    not be measured."""
+    """Rank correlation of the weights with the dependence of the answer on each input; None if not measured."""
     ranking_beyond: Estimate | None = None
     """`ranking` minus the correlation with another sample's values, as the mean of the differences in each sample."""
     ranking_permuted: Estimate | None = None
     """Rank correlation of the weights with the dependence on another sample's inputs."""
     moved: float | None = None
-    """Fraction (0 to 1) of the head's attention that differs between samples; 0 if attention depends only on
-    positions."""
+    """Fraction of the head's attention that differs between samples; 0 if it depends only on positions."""
     importance: float
     """Loss increase when the head is disabled, in nats."""
     interval: Estimate | None = None
@@ -316,6 +298,8 @@ class HeadFindings(Result):
     """Why nothing can be said about `importance`; empty if the head's context changes when it is disabled."""
     origin: str = RUN
     """How the model was given, as `Traits.origin`."""
+    inputs: int = 0
+    """Number of inputs over which the attention was measured."""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -389,6 +373,8 @@ class HeadFindings(Result):
         """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
         if self.relevance is None or (kind := self.relevance_kind) is None:
             return ""
+        unclear = [beyond for beyond in (self.beyond_uniform, self.beyond_permuted) if beyond and beyond.low <= 0]
+        kind += "".join(tell_with(self.inputs, beyond, 0.0) for beyond in unclear[:1] if beyond.mean > 0)
         share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on, {kind}"
         claim = self.relevance_claim
         if claim is not None and claim.kind == "fixed positions" and self.moved is not None:
@@ -420,13 +406,15 @@ def alignment_quality(rate: Interval) -> str | None:
     return "seldom" if quality is None and rate.low >= QUALITIES[-1][1] else quality
 
 
-def describe_alignment(layer: str, rate: Interval) -> str:
-    """Return a sentence on the alignment error rate of a layer. The interval decides what it claims."""
+def describe_alignment(layer: str, rate: Interval, inputs: int) -> str:
+    """Return a sentence on the alignment error rate of a layer over some inputs; the interval decides its claim."""
     if rate.low is None or rate.high is None:
         return f"{layer}: alignment error rate {percent(rate.value)} (interval unknown)."
     value = f"alignment error rate {percent(rate.value)}, {percent(rate.low)} to {percent(rate.high)}"
     quality = alignment_quality(rate)
     if quality is None or not is_reliable("alignment"):
+        bars = [most for _, most in QUALITIES if rate.low < most <= rate.high]
+        value += "".join(tell_with(inputs, Estimate.of(rate), bar) for bar in bars[:1] if quality is None)
         return f"{layer}: how often the largest weight points to a symbol's origin cannot be told ({value})."
     return f"{layer}: the largest weight {quality} points to a symbol's origin ({value})."
 
@@ -458,7 +446,7 @@ def _shorten(text: str, lines: int) -> list[str]:
 
 NEED_INPUTS = 500
 """Smallest number of unseen inputs on which heads are resampled; more heads need more, see `inputs_needed`."""
-MAX_ROLE_SAMPLES = 60  # Largest number of samples for roles, because roles need a full map of each sample
+MAX_ROLE_SAMPLES = 100  # Largest number of samples for roles, because roles need a full map of each sample
 
 
 @public
@@ -498,7 +486,7 @@ class Examination(Result):
     def sentences(self) -> list[str]:
         """Claims that the measurements support: one sentence for each head, then general remarks."""
         sentences = [head.sentence() for head in self.heads]
-        sentences += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
+        sentences += [describe_alignment(layer, rate, self.samples) for layer, rate in self.alignment_error.items()]
         sentences += self.needs + self.remarks
         sentences.append(
             "Whether a head that attends to what the answer depends on explains the answer cannot be told from its "
@@ -554,7 +542,8 @@ class Examination(Result):
                 elif interval is not None:
                     kinds["loss"] = f"switching it off {importance_kind(interval)} the {self.importance.measure}"
                 if self.roles is not None:
-                    kinds["role"] = self.roles.of(layer, head).description
+                    role = self.roles.of(layer, head)
+                    kinds["role"] = "no role found" if role.role is None else role.description
                 if (known := findings.get((layer, head))) is not None:
                     if known.relevance_kind is not None:
                         kinds["relevant inputs"] = known.relevance_kind
@@ -579,12 +568,14 @@ class Examination(Result):
         shown = [f"{name} attends to {role}" for name, role in roles.items()]
         for known in self.heads:
             name, claim = f"{known.layer} {known.head}", known.relevance_claim
+            if claim is not None and RELEVANT in (roles.get(name) or ""):
+                continue
             if claim is not None and known.relevance is not None and claim.kind == "relevant inputs":
                 share = percent(known.relevance.mean, 0)
                 shown.append(f"{name} attends to what the answer depends on ({share})")
             elif claim is not None and name not in roles:
                 shown.append(f"{name} attends to fixed positions")
-        shown += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
+        shown += [describe_alignment(layer, rate, self.samples) for layer, rate in self.alignment_error.items()]
         printed = [kind for kind in self._said if kind != RAISES]
         notes = [line for text in [describe_rates(printed, self.origin)] if text for line in _shorten(text, 4)]
         notes += _shorten(f"Intervals: {describe_interval(self.samples)}", 2)
@@ -618,33 +609,20 @@ class Examination(Result):
         return Group(title, "", *parts, ranking, "", self.importance.table())
 
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
-        """Write a page with all tables, plots and sentences, and return its path.
+        """Write a page with all tables, plots and sentences, and return its path; raises `MachineError` if this fails.
 
-        `explorer`: the address at which `regard show` serves the model; each head then has a link to the
-        explorer. Raises `MachineError` if the file cannot be written.
+        `explorer`: the address at which `regard show` serves the model, to which each head then has a link.
         """
         ranked = self.importance.ranked()[::-1]
         added = [(f"{layer} {head}", value, self.importance.interval(layer, head)) for value, layer, head in ranked]
-        caption = "Points: loss increase when each head is disabled, with its interval"
-        parts: list[Part] = [
-            Plot(
-                lambda width: _draw_heads(added, width, "added to the loss when the head is off (nats)"),
-                f"{caption}; the table below has the numbers",
-            )
-        ]
+        note, unit = "the table below has the numbers", "added to the loss when the head is off (nats)"
+        caption = f"Points: loss increase when each head is disabled, with its interval; {note}"
+        parts: list[Part] = [Plot(lambda width: _draw_heads(added, width, unit), caption)]
         if (uniform := self.uniform) is not None:
-            shares = [
-                (f"{head.layer} {head.head}", head.relevance.mean, head.relevance)
-                for head in self.heads
-                if head.relevance is not None
-            ]
-            unit = "fraction of attention on what the answer depends on (mean and interval)"
-            parts.append(
-                Plot(
-                    lambda width: _draw_heads(shares, width, unit, uniform.mean, "uniform attention"),
-                    "Points: fraction of attention on relevant inputs; the table below has the numbers",
-                )
-            )
+            shares = [(f"{h.layer} {h.head}", h.relevance.mean, h.relevance) for h in self.heads if h.relevance]
+            share_unit = "fraction of attention on what the answer depends on (mean and interval)"
+            draw = lambda width: _draw_heads(shares, width, share_unit, uniform.mean, "uniform attention")  # noqa: E731
+            parts.append(Plot(draw, f"Points: fraction of attention on relevant inputs; {note}"))
         parts += [Group(*self.sentences), self.details()]
         if explorer is not None:
             to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
@@ -659,10 +637,9 @@ class Examination(Result):
         return f"{self.task}, {len(self.heads)} heads, {self.samples:,} {self.over}"
 
     def save(self, path: str | Path) -> Path:
-        """Write the measurements and sentences as JSON, and return the path.
+        """Write the measurements and sentences as JSON, and return the path; raises `MachineError` if this fails.
 
-        In the folder of a run the file also names the model, which is checked when the file is read. Raises
-        `MachineError` if the file cannot be written.
+        In the folder of a run the file also names the model, which is checked when the file is read.
         """
         path = Path(path)
         if (run := RunFolder(path.parent)).exists():
@@ -707,20 +684,24 @@ def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0
         )
         enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))
         needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
-        origin, roles = subject.traits.origin, None
+        origin, roles, missing = subject.traits.origin, None, list[str]()
         verdicts, partners = dict[str, list[Need]](), dict[str, list[str]]()
         for head, verdict in needs.verdicts.items():
             told = is_reliable(verdict, origin)
             verdicts.setdefault(head[0], []).append(verdict if told else "cannot be told")
             names = [name.replace(" head ", " ") for name in needs.partners(head)]
             partners.setdefault(head[0], []).append(" or ".join(names) if told and verdict in PARTNERS else "")
-        with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
+        try:
             roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
+            missing += [UNNAMED] * (UNNAMED in roles.remark)
+        except InputError as error:  # a model that cannot be reinitialized: roles are compared with untrained heads
+            missing.append(f"Roles cannot be told: {error}.")
     return replace(
         examination,
         origin=origin,
         heads=[replace(head, learned=needs.learned, origin=origin) for head in examination.heads],
         roles=roles,
+        unanswered=examination.unanswered + missing,
         needs=needs.sentences(),
         verdicts=verdicts,
         partners=partners,
@@ -740,9 +721,8 @@ def make_examination(
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
-    """Compute all measurements from probes. The fraction of attention on relevant inputs is measured if the relevant
-    inputs of all probes are known. `samples` is None for one sample per probe. If there are no probes, only the
-    importance of each head is known."""
+    """Compute all measurements from probes; without probes, only the importance of each head is known. `samples`: None
+    for one sample per probe."""
     known = [sample.relevant for sample in probes if sample.relevant is not None]
     relevance = known if known and len(known) == len(probes) else None
     # Each sample is compared with the next sample, an arbitrary choice among the other samples.
@@ -757,6 +737,7 @@ def make_examination(
             "importance": importance.added[layer][head],
             "interval": importance.interval(layer, head),
             "measure": importance.measure,
+            "inputs": len(probes),
             "unchanged": importance.unchanged_reason(layer, head),
         }
         if probes:
@@ -766,9 +747,11 @@ def make_examination(
             findings["ranking"], findings["ranking_permuted"] = estimate(own, draw), estimate(permuted, draw)
             # Both correlations are of the same weights, so their difference has a smaller variance than each.
             findings["ranking_beyond"] = estimate(np.subtract(own, permuted), draw)
-            findings["moved"] = measure_movement(weights, others)
+            findings["moved"] = float(measure_movement(weights, others))
             if relevance is not None and even is not None:
-                findings |= measure_relevance(weights, relevance, even, others, draw)
+                shares = np.array([share(w, r) for w, r in zip(weights, relevance, strict=True)])
+                crossed = np.array([share(w, relevance[other]) for w, other in zip(weights, others, strict=True)])
+                findings |= measure_relevance(shares, crossed, even, draw)
         heads.append(HeadFindings(layer=layer, head=head, **findings))
     # p-values are corrected over all heads (Benjamini and Hochberg 1995).
     adjusted = iter(benjamini_hochberg([head.relevance_p for head in heads if head.relevance_p is not None]))
@@ -791,9 +774,8 @@ REMEDY = "delete the file, or examine the run again"
 
 
 def read_examination(run: RunFolder, samples: int | None = None, seed: int | None = None) -> Examination | None:
-    """Return the saved examination of a run; None without one with this number of samples and seed (None: any), of
-    another version of Regard with other fields, or if the model was trained further since. Raises `InputError` if the
-    file is damaged, was edited, or belongs to another run."""
+    """Return the saved examination of a run; None without one with this number of samples and seed (None: any), or if
+    the model was trained further since. Raises `InputError` for a damaged file, or one of another run."""
     stored = run.read_derived(FILE, REMEDY) or {}
     wanted = {"version": __version__, "samples": samples, "seed": seed}
     if samples is not None and any(stored.get(name) != value for name, value in wanted.items()):
@@ -805,8 +787,7 @@ def read_examination(run: RunFolder, samples: int | None = None, seed: int | Non
 
 
 def examined_facts(run: RunFolder) -> dict[str, Any]:
-    """Return the sentences, the importance and the role of each head by layer, as pages show them; empty without
-    an examination of the run's model."""
+    """Return the sentences, importance and role of each head by layer for pages; empty without an examination."""
     examination, sentences = read_examination(run), dict[str, list[str]]()
     if examination is None:
         return {"examined": {}, "importance": None, "roles": {}}

@@ -3,13 +3,13 @@
 A role is defined by a set of keys to which a head with this role attends, such as the previous step or the
 inputs on which the answer depends. Its strength (see `role_strengths`) is 0 for uniform attention, and 1 for
 attention to only the role's keys. A head with the same weights in random order has the mean strength 0. For the
-role "what the answer depends on", attention to the relevant inputs must exceed attention to another sample's
-relevant inputs. A head is described only if the 95 % interval lies above the threshold of this kind of role (set
-by `benchmarks/sentences.py`) and above the strength of every head of the same model before training. A head that
-divides its attention between two steps is described by both. Letters: Tq queries, Tk keys.
+role "what the answer depends on", the description says "perhaps at fixed steps" if attention to the relevant inputs
+is not shown to exceed attention to another sample's. A head is described only if the 95 % interval lies above the
+threshold of this kind of role (set by `benchmarks/sentences.py`) and above the strength of every head of the same
+model before training. A head that divides its attention between two steps is described by both. Symbols are known
+if the steps have names. Letters: Tq queries, Tk keys.
 """
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ from regard.interpret.estimates import (
     p_above,
     rate_of,
     resample_counts,
+    tell_with,
     threshold,
 )
 from regard.result import Result, plain_table, signed, to_plain
@@ -53,12 +54,16 @@ def _offset(layer: LayerMap, seen: np.ndarray, offset: int) -> np.ndarray | None
     return None if layer.kind == CROSS else np.eye(seen.shape[0], seen.shape[1], offset, dtype=bool)
 
 
+def _has_symbols(layer: LayerMap) -> bool:
+    """Return whether the keys have names; an external model without names numbers them."""
+    return any(label != str(index) for index, label in enumerate(layer.key_labels))
+
+
 def _same_symbol(layer: LayerMap, seen: np.ndarray | None = None) -> np.ndarray | None:
-    if layer.kind == CROSS or len(set(layer.weights.shape[1:])) > 1:
+    if layer.kind == CROSS or len(set(layer.weights.shape[1:])) > 1 or not _has_symbols(layer):
         return None
     labels = np.array(layer.key_labels, dtype=object)
-    same: np.ndarray = (labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool)
-    return same
+    return (labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool)  # type: ignore[no-any-return]
 
 
 def induction_keys(layer: LayerMap) -> np.ndarray | None:
@@ -78,8 +83,7 @@ def _followers(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
         return None
     labels = np.array(layer.key_labels, dtype=object)
     repeated: np.ndarray = np.concatenate([[False], labels[1:] == labels[:-1]])
-    # The symbol that followed the first "a" of "aa" is the second one. Without it, an exact induction head has a
-    # strength of 0.5 only on short texts of three symbols.
+    # Without the second "a" of "aa", an exact induction head has a strength of 0.5 only on texts of three symbols.
     followers: np.ndarray = keys | np.diag(repeated)
     return followers
 
@@ -132,6 +136,8 @@ FIXED: dict[str, Targets] = {
 }
 """Roles that need no search, the most specific role first: of two roles that fit equally well, the first role is
 used."""
+AT_STEPS = f"{RELEVANT}, perhaps at fixed steps"
+"""Role instead of `RELEVANT` of a head that is not shown to attend less to another sample's relevant inputs."""
 PAIRED: dict[str, Targets] = {
     f"{first} or {second}": partial(_either, first=FIXED[first], second=FIXED[second])
     for first, second in (
@@ -142,7 +148,7 @@ PAIRED: dict[str, Targets] = {
         ("the previous step", "the first step"),
     )
 }
-"""Roles of heads that divide their attention; they are used if no single role fits."""
+"""Roles of heads that divide their attention, if no single role fits."""
 UNIFORM = "everything alike"
 KINDS: dict[str, str] = {
     "its own step": "nearby step",
@@ -150,7 +156,8 @@ KINDS: dict[str, str] = {
     "the next step": "nearby step",
     "what followed the same symbol before": "induction",
     "other steps with the same symbol": "same symbol",
-    RELEVANT: "what the answer depends on",
+    RELEVANT: RELEVANT,
+    AT_STEPS: RELEVANT,
     UNIFORM: "everything alike",
     **dict.fromkeys(PAIRED, "two steps"),
 }
@@ -173,7 +180,8 @@ def role_kind(role: str) -> str:
 def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
     """Return a role for each position, and a role for each frequent symbol at any position."""
     longest = max(sample.weights.shape[2] for sample in maps)
-    counts = Counter(label for sample in maps for label in set(sample.key_labels) - set(SEPARATORS))
+    named = filter(_has_symbols, maps)
+    counts = Counter(label for sample in named for label in set(sample.key_labels) - set(SEPARATORS))
     # Only frequent symbols are searched, because a rare symbol explains little of a head's attention.
     common = [label for label, count in counts.items() if count >= len(maps) / 2]
     frequent = sorted(common, key=lambda label: -counts[label])[:MAX_SEARCHED]
@@ -184,13 +192,10 @@ def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
     return roles | {f"the symbol {label!r}, at any step": partial(_symbol, symbols=[label]) for label in frequent}
 
 
-# How strongly each head attends to the keys of each role, measured for each sample. Strength 0 means uniform
-# attention; strength 1 means attention to only the role's keys:
-#
-#     (mass on the role's keys - fraction of these keys) / (1 - fraction of these keys)
-#
-# Positions and symbols are chosen on one half of the samples, and all strengths are measured on the other half.
+# Strength of a role in a sample: (mass on the role's keys - fraction of these keys) / (1 - fraction of these keys). The
+# position or symbol of a head is chosen on a quarter of the samples, and its strength is measured on the others.
 
+LEAST = 0.25  # Smallest strength of which an interval is computed; thresholds are larger
 EVEN = 0.02  # Largest fraction of the weight of a uniform head that may differ from uniform attention
 
 
@@ -216,88 +221,89 @@ class HeadCandidates(NamedTuple):
 def measure_candidates(
     maps: Sequence[Mapping[str, LayerMap]], untrained: Sequence[Sequence[Mapping[str, LayerMap]]], seed: int = 0
 ) -> list[HeadCandidates]:
-    """Return the roles that each head may have, with their strengths on the second half of some inputs. `maps`: the
-    layers of each input. `untrained`: the same for untrained models, for half of the inputs."""
+    """Return the roles that each head may have, from the layers of each input, and those of untrained models."""
     heads = []
     for layer in maps[0]:
         own = [sample[layer] for sample in maps]
         before = [[sample[layer] for sample in model] for model in untrained]
-        # The halves are alternate samples, so that both halves have inputs of all lengths even if the inputs are sorted
-        # by length.
-        chosen, measured = own[::2], own[1::2]
-        draw, draw_all = resample_counts(len(measured), seed), resample_counts(len(own), seed)
+        draw = resample_counts(len(own), seed)
         searchable = searched_roles(own)
         roles = {**FIXED, **PAIRED, **searchable}
-        on_chosen, on_measured = (role_strengths(roles, half) for half in (chosen, measured))
+        strengths = role_strengths(roles, own)
+        # Every fourth sample, so that both parts have inputs of all lengths even if the inputs are sorted by length.
+        chosen = {name: strengths[name][:, ::4].copy() for name in searchable}
+        for name in searchable:
+            strengths[name][:, ::4] = np.nan
         null = [role_strengths(roles, model) for model in before]
         # The largest strength of all untrained heads, so that the comparison is valid for any number of heads.
         bars = {name: max((_mean(o) for model in null for o in model[name]), default=-np.inf) for name in roles}
-        deviations = [
-            float(np.mean([uniform_deviation(sample.weights[head]) for sample in model]))
-            for model in before
-            for head in range(len(model[0].weights))
-        ]
-        on_others = role_strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(measured))[RELEVANT]
+        bars[AT_STEPS], strengths[AT_STEPS] = bars[RELEVANT], strengths[RELEVANT]
+        least = min(np.mean([uniform_deviation(o.weights) for o in model], 0).min() for model in before)
+        deviations = np.stack([uniform_deviation(sample.weights) for sample in own], 1)
+        on_others = role_strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(own))[RELEVANT]
         for head in range(len(own[0].weights)):
             # A step that fewer than half of the inputs have, or a symbol in fewer of them, describes few of them.
-            known = [name for name in searchable if 2 * np.isfinite(on_chosen[name][head]).sum() >= len(chosen)]
-            best = sorted(known, key=lambda name: -_mean(on_chosen[name][head]))[:1]
-            candidates = {name: on_measured[name][head] for name in [*FIXED, *PAIRED, *best]}
-            beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
-            if beyond is None or beyond.low <= 0:  # as much attention for another sample: it attends to positions
-                del candidates[RELEVANT]
-            strengths = {name: estimate(values, draw) for name, values in candidates.items()}
+            known = [name for name in searchable if 2 * np.isfinite(values := chosen[name][head]).sum() >= len(values)]
+            best = sorted(known, key=lambda name: -_mean(chosen[name][head]))[:1]
+            beyond = estimate(strengths[RELEVANT][head] - on_others[head], draw)
+            # As much attention for another sample: it can attend to positions, which describe it better.
+            excluded = AT_STEPS if beyond is not None and beyond.low > 0 else RELEVANT
             described = [
-                RoleCandidate(name, candidates[name], strength, bars[name])
-                for name, strength in strengths.items()
-                if strength is not None
+                RoleCandidate(name, strengths[name][head], strength, bars[name])
+                for name in [*FIXED, *PAIRED, *best, AT_STEPS]
+                if name != excluded and (strength := _estimate(strengths[name][head], draw)) is not None
             ]
-            deviation = estimate([uniform_deviation(sample.weights[head]) for sample in own], draw_all)
+            deviation = estimate(deviations[head], draw)
             # No head counts as uniform if a head of an untrained model is.
-            is_uniform = deviation is not None and deviation.high < min(EVEN, min(deviations) / 2)
+            is_uniform = deviation is not None and deviation.high < min(EVEN, least / 2)
             heads.append(HeadCandidates(own[0].name, head, described, deviation if is_uniform else None))
     return heads
+
+
+def _estimate(values: np.ndarray, draw: np.ndarray) -> Estimate | None:
+    """Return the strength with its interval, or without one if it is too small for any role, which saves time."""
+    if (mean := _mean(values)) < LEAST:
+        return None if mean == -np.inf else Estimate(mean=mean, low=-np.inf, high=np.inf)
+    return estimate(values, draw)
 
 
 def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
     """Return maps with the relevant inputs of the next sample, cut to the common steps and inputs."""
     permuted = []
     for own, other in zip(maps, [*maps[1:], *maps[:1]], strict=True):
-        relevant = own.relevant
+        relevant = None if own.relevant is None else np.zeros_like(own.relevant)
         if relevant is not None and other.relevant is not None:
-            relevant = np.zeros_like(relevant)
             part = tuple(slice(min(sizes)) for sizes in zip(relevant.shape, other.relevant.shape, strict=True))
             relevant[part] = other.relevant[part]
-        permuted.append(dataclasses.replace(own, relevant=relevant))
+        permuted.append(replace(own, relevant=relevant))
     return permuted
 
 
 def role_strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength is
-    undefined."""
-    return {name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()}
+    """Return the strength of every role for each head and sample, (H, N); NaN if the role has no keys or all keys."""
+    strengths = {name: np.full((len(maps[0].weights), len(maps)), np.nan) for name in roles}
+    for number, layer in enumerate(maps):
+        # Keys to which no head attends are masked.
+        seen = np.asarray((layer.weights != 0).any(0))
+        total = np.maximum(seen.sum(1), 1)
+        for name, targets in roles.items():
+            if (keys := targets(layer, seen)) is None:
+                continue
+            wanted = keys & seen
+            share = wanted.sum(1) / total
+            counted = (share > 0) & (share < 1)
+            if counted.any():
+                share, weights, wanted = share[counted], layer.weights[:, counted], wanted[counted]
+                mass = np.einsum("hqk,qk->hq", weights, wanted.astype(weights.dtype))
+                strengths[name][:, number] = ((mass - share) / (1 - share)).mean(1)
+    return strengths
 
 
-def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
-    """Return the strength of a role for each head (H); NaN if the role has no keys or all keys."""
-    # Keys to which no head attends are masked.
-    seen = np.asarray((layer.weights != 0).any(0))
-    keys = targets(layer, seen)
-    wanted = np.zeros_like(seen) if keys is None else keys & seen
-    share = wanted.sum(1) / np.maximum(seen.sum(1), 1)
-    counted = (share > 0) & (share < 1)
-    if not counted.any():
-        return np.full(len(layer.weights), np.nan)
-    mass = (layer.weights * wanted).sum(2)[:, counted]
-    strength: np.ndarray = ((mass - share[counted]) / (1 - share[counted])).mean(1)
-    return strength
-
-
-def uniform_deviation(weights: np.ndarray) -> float:
-    """Return the fraction of a head's weight (Tq, Tk) that differs from uniform attention."""
+def uniform_deviation(weights: np.ndarray) -> np.ndarray:
+    """Return the fraction (...) of the weight of heads (..., Tq, Tk) that differs from uniform attention."""
     seen = weights != 0
-    even = seen / np.maximum(seen.sum(1, keepdims=True), 1)
-    return float(np.abs(weights - even).sum(1).mean() / 2)
+    deviation: np.ndarray = np.abs(weights - seen / np.maximum(seen.sum(-1, keepdims=True), 1)).sum(-1).mean(-1) / 2
+    return deviation
 
 
 def _mean(values: np.ndarray) -> float:
@@ -306,7 +312,9 @@ def _mean(values: np.ndarray) -> float:
 
 
 MIN_SAMPLES = 10  # Smallest number of samples
-UNTRAINED = 2  # Number of untrained models whose heads are compared with the trained heads
+UNTRAINED, UNTRAINED_INPUTS = 2, 30
+"""Number of untrained models whose heads are compared with the trained heads, and largest number of their inputs."""
+UNNAMED = "Roles that name symbols cannot be told: the steps of the inputs have no names (`names` of regard.look)."
 
 
 @public
@@ -319,18 +327,19 @@ class HeadRole:
     role: str | None
     """Keys to which the head attends; None if no role has enough evidence."""
     strength: Estimate | None
-    """Strength of the role: 0 for uniform attention, 1 for attention to only the role's keys; None without a role. For
-    a uniform head: the fraction of its weight that differs from uniform attention."""
+    """Strength of the role (0 to 1), None without a role; of a uniform head, the fraction of weight that differs."""
     untrained: float
     """Largest strength of this role over all heads of the layer in untrained models."""
     origin: str = RUN
     """How the model was given, as `Traits.origin`."""
+    perhaps: str = ""
+    """A role that more inputs may show, with their number; or empty."""
 
     @property
     def description(self) -> str:
         """The role as text."""
         if self.role is None:
-            return "no role found"
+            return f"cannot be told, perhaps {self.perhaps}" if self.perhaps else "no role found"
         return self.role if self.is_reliable else f"cannot be told, perhaps {self.role}"
 
     @property
@@ -389,10 +398,7 @@ class HeadRoles(Result):
         notes = [f"Note: {self.remark}"] if self.remark else []
         notes.append("wrong: of 100 such descriptions of heads of known models, with its 95 % interval")
         if not all(role.is_reliable for role in self.heads):
-            notes.append(
-                "cannot be told: more than 7 of 100 such descriptions may be wrong. Look at the head on inputs "
-                "with other symbols at these steps."
-            )
+            notes.append("cannot be told without a number of inputs: more than 7 of 100 such descriptions may be wrong")
         return notes
 
     def sorted(self, added: Mapping[str, Sequence[float]]) -> list[HeadRole]:
@@ -413,7 +419,7 @@ class HeadRoles(Result):
 def head_roles(
     subject: LearnedSubject[Input],
     *,
-    samples: int = 60,
+    samples: int = 100,
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> HeadRoles:
@@ -425,8 +431,8 @@ def head_roles(
     inputs = subject.unseen(samples, seed, purpose="roles")
     if len(inputs) < 2:
         raise InputError(f"roles need at least two inputs, got {len(inputs)}: give more inputs")
-    first_half = inputs[: max(len(inputs) // 2, 1)]
-    done, total = count(1), len(inputs) + UNTRAINED * len(first_half)
+    first = inputs[:UNTRAINED_INPUTS]
+    done, total = count(1), len(inputs) + UNTRAINED * len(first)
     on_progress(0, total)
 
     def look(subject: Subject[Input], input: Input) -> dict[str, LayerMap]:
@@ -435,8 +441,9 @@ def head_roles(
         return layers
 
     maps = [look(subject, input) for input in inputs]
+    is_named = any(_has_symbols(layer) for sample in maps for layer in sample.values())
     models = (subject.untrained(seed + number) for number in range(UNTRAINED))
-    found = measure_candidates(maps, [[look(model, input) for input in first_half] for model in models], seed)
+    found = measure_candidates(maps, [[look(model, input) for input in first] for model in models], seed)
     return HeadRoles(
         task=subject.name,
         samples=len(inputs),
@@ -444,15 +451,19 @@ def head_roles(
             replace(role, origin=subject.traits.origin)
             for role in choose_roles(found, {kind: threshold(kind) for kind in ROLE_KINDS})
         ],
-        remark=describe_model(subject.model),
+        remark=" ".join(filter(None, (describe_model(subject.model), "" if is_named else UNNAMED))),
     )
 
 
 def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float]) -> list[HeadRole]:
-    """Return the role of each head. `thresholds`: the strength that each kind of role must exceed. A role must exceed
-    it with the lower end of its interval, and after Benjamini and Hochberg's correction over all roles of all heads."""
+    """Return the role of each head. The lower end of its interval must exceed the threshold of its kind, also after
+    Benjamini and Hochberg's correction over all roles of all heads."""
+
+    def bar_of(role: RoleCandidate) -> float:
+        return max(thresholds[role_kind(role.name)], role.untrained)
+
     tested = [(number, role) for number, head in enumerate(heads) for role in head.candidates]
-    bars = [max(thresholds[role_kind(role.name)], role.untrained) for _, role in tested]
+    bars = [bar_of(role) for _, role in tested]
     adjusted = benjamini_hochberg([p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)])
     fitting: dict[int, list[RoleCandidate]] = {}
     for (number, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
@@ -460,8 +471,7 @@ def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float
             fitting.setdefault(number, []).append(role)
     chosen = []
     for number, head in enumerate(heads):
-        place: dict[str, Any] = {"layer": head.layer, "head": head.head}
-        candidates = fitting.get(number, [])
+        place, candidates = dict[str, Any](layer=head.layer, head=head.head), fitting.get(number, [])
         if candidates := [role for role in candidates if role.name not in PAIRED] or candidates:
             # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of
             # specificity.
@@ -471,5 +481,9 @@ def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float
         else:
             uniform = None if head.deviation is None else UNIFORM
             place |= {"role": uniform, "strength": head.deviation, "untrained": 0.0}
+            likely = [role for role in head.candidates if role.strength.mean > bar_of(role)]
+            if uniform is None and likely:
+                best, size = max(likely, key=lambda role: role.strength.mean), len(likely[0].values)
+                place["perhaps"] = best.name + tell_with(size, best.strength, bar_of(best))
         chosen.append(HeadRole(**place))
     return chosen

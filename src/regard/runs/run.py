@@ -238,7 +238,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         device = next(self.model.parameters()).device
         return dataclasses.replace(self, model=model.to(device).eval())
 
-    def roles(self, *, samples: int = 60, seed: int = 0) -> HeadRoles:
+    def roles(self, *, samples: int = 100, seed: int = 0) -> HeadRoles:
         """Describe the role of each head on unseen inputs; see `regard.interpret.roles`.
 
         Raises `InputError` for a model without attention, or if there are no unseen inputs.
