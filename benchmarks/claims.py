@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from regard.result import signed
-from regard.viz.report_page import markdown_table
+from markdown_tables import markdown_table
 from regard_lab.cards.card import CLAIMS, SAVEPATH, SEEDS, Claim, ClaimResult, evaluate_claims, interval_text
 from regard_lab.cards.cells import CardCell, ProbeResult, measure_cell
 

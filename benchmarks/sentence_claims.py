@@ -387,11 +387,11 @@ def _judge_relevance(
     for layer, first in maps[0].items():
         if first.relevant is not None:
             # Of the truth, only means are used, which need no resamples.
-            measured, true = (
+            measured, actual = (
                 _relevance([sample[layer] for sample in drawn], causal, draw)
                 for drawn, draw in ((maps, _resamples(len(maps))), (others, np.ones((2, len(others)))))
             )
-            heads += [(layer, head, *pair) for head, pair in enumerate(zip(measured, true, strict=True))]
+            heads += [(layer, head, *pair) for head, pair in enumerate(zip(measured, actual, strict=True))]
     adjusted = benjamini_hochberg([own["relevance_p"] for _, _, own, _ in heads])
     claims, facts = [], []
     for (layer, head, own, true), p_value in zip(heads, adjusted, strict=True):

@@ -164,7 +164,7 @@ def test_steps_of_a_generation_are_joined() -> None:
     torch.manual_seed(0)
     layer, memory = DecoderLayer(12, 3, 24).double().eval(), torch.randn(1, 5, 12, dtype=torch.float64)
     states, past = torch.randn(1, 4, 12, dtype=torch.float64), None
-    keys = layer.project(memory)
+    keys = layer.cross.project(memory)
     with regard.record(layer, "*") as whole:
         layer(states, keys)
     with regard.record(layer, "*") as cache:

@@ -207,7 +207,7 @@ def measure_movement(weights: Sequence[np.ndarray], others: Sequence[int]) -> np
     for own, other in zip(weights, (weights[index] for index in others), strict=True):
         steps, inputs = (min(sizes) for sizes in zip(own.shape[-2:], other.shape[-2:], strict=True))
         distances.append(np.abs(own[..., :steps, :inputs] - other[..., :steps, :inputs]).sum(-1).mean(-1) / 2)
-    return np.mean(distances, 0)  # type: ignore[no-any-return]
+    return np.asarray(np.mean(distances, 0))
 
 
 def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
@@ -228,7 +228,7 @@ def share(weights: np.ndarray, relevant: np.ndarray) -> np.ndarray:
     relevant = relevant[:steps, :inputs]
     if not (counted := relevant.any(1)).any():
         return np.full(weights.shape[:-2], np.nan)
-    return (weights[..., :steps, :inputs] * relevant).sum(-1)[..., counted].mean(-1)  # type: ignore[no-any-return]
+    return np.asarray((weights[..., :steps, :inputs] * relevant).sum(-1)[..., counted].mean(-1))
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:

@@ -63,7 +63,7 @@ def _same_symbol(layer: LayerMap, seen: np.ndarray | None = None) -> np.ndarray 
     if layer.kind == CROSS or len(set(layer.weights.shape[1:])) > 1 or not _has_symbols(layer):
         return None
     labels = np.array(layer.key_labels, dtype=object)
-    return (labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool)  # type: ignore[no-any-return]
+    return np.asarray((labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool))
 
 
 def induction_keys(layer: LayerMap) -> np.ndarray | None:
