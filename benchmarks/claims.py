@@ -9,8 +9,9 @@ it, missing results are trained: an estimated 50 minutes of CPU time for each te
 import sys
 from pathlib import Path
 
-from regard.result import signed
 from markdown_tables import markdown_table
+
+from regard.result import signed
 from regard_lab.cards.card import CLAIMS, SAVEPATH, SEEDS, Claim, ClaimResult, evaluate_claims, interval_text
 from regard_lab.cards.cells import CardCell, ProbeResult, measure_cell
 
