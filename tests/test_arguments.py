@@ -143,7 +143,7 @@ def exported() -> Iterator[tuple[str, Callable[..., Any], Any, type | None]]:
         if inspect.isfunction(value):
             yield name, value, inspect.unwrap(value), None
         is_checked = isinstance(value, type) and not issubclass(value, tuple | Exception)
-        if is_checked and not getattr(value, "_is_protocol", False):
+        if is_checked and not getattr(value, "_is_protocol", False) and name != "WatchCallback":  # of libraries
             if "__init__" in vars(value) and not inspect.isabstract(value):
                 yield name, value, inspect.unwrap(value.__init__), value
             for method in vars(value):

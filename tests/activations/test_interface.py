@@ -51,7 +51,7 @@ def by_hooks(model: DecoderOnly, inputs: Tensor) -> dict[str, Tensor]:
             ("out", layer.output, lambda both: both[1]),
             ("mlp_out", block.feed_forward, lambda both: both[1]),
             ("resid_pre", block, lambda both: both[0][0]),
-            ("resid_post", block, lambda both: both[1].states),
+            ("resid_post", block, lambda both: both[1][0]),
         ]
         hooks += [module.register_forward_hook(keep(f"layer.{number}.{name}", form)) for name, module, form in places]
     model(inputs)

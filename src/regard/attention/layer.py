@@ -274,7 +274,7 @@ class AttentionLayer(nn.Module):
         if self.combination is not None:
             scores = self.combination.change_scores(scores, marks, keys, self.score)
         if self.hook is not None:
-            scores = self.hook.receive("scores", scores, step)
+            scores = self.hook.receive("scores", widen(scores), step)
         weights = attention_weights(scores, mask) if self.normalizer is None else self.normalizer(scores, mask)
         return weights if self.combination is None else self.combination.change_weights(weights)
 
