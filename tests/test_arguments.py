@@ -143,7 +143,7 @@ def exported() -> Iterator[tuple[str, Callable[..., Any], Any, type | None]]:
         if inspect.isfunction(value):
             yield name, value, inspect.unwrap(value), None
         is_checked = isinstance(value, type) and not issubclass(value, tuple | Exception)
-        if is_checked and not getattr(value, "_is_protocol", False) and name != "WatchCallback":  # of libraries
+        if is_checked and not getattr(value, "_is_protocol", False):
             if "__init__" in vars(value) and not inspect.isabstract(value):
                 yield name, value, inspect.unwrap(value.__init__), value
             for method in vars(value):
@@ -220,7 +220,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         if not isinstance(tensor, Tensor) or tensor.dim() > 1:
             yield "FeedForward", partial(lambda tensor: feed_forward(tensor), tensor=tensor)
         yield "single", partial(lambda tensor: single(tensor, STATES, STATES), tensor=tensor)
-        yield "decoder", partial(lambda tensor: decoder(tensor, decoder.cross.project(STATES)), tensor=tensor)
+        yield "decoder", partial(lambda tensor: decoder(tensor, decoder.project(STATES)), tensor=tensor)
         yield "decoder, memory", partial(lambda tensor: decoder(STATES, tensor), tensor=tensor)
         yield "decoders", partial(lambda tensor: Decoder(1, 8, 2, 16)(STATES, tensor), tensor=tensor)
         yield ("weighted sum", partial(weighted_sum, torch.zeros(2, 2, 3, 5), tensor))
@@ -228,7 +228,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "multi", partial(lambda mask: multi(STATES, mask=mask), mask=mask)
         yield "single", partial(lambda mask: single(STATES, STATES, STATES, mask), mask=mask)
         yield "encoder", partial(lambda mask: encoder(STATES, mask), mask=mask)
-        yield "decoder", partial(lambda mask: decoder(STATES, decoder.cross.project(STATES), mask), mask=mask)
+        yield "decoder", partial(lambda mask: decoder(STATES, decoder.project(STATES), mask), mask=mask)
         if not isinstance(mask, Tensor) or mask.dim() > 1:
             yield ("weights", partial(attention_weights, torch.zeros(2, 2, 5, 5), mask))
     for wrong in (object(), "no", 3, None):
@@ -237,7 +237,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "step", lambda: multi(STATES, step="last")
     yield "causal", lambda: multi.attend_self(STATES, causal="no")  # type: ignore[arg-type]
     yield "memory", lambda: multi.attend(STATES, STATES)  # type: ignore[arg-type]
-    yield "states", lambda: decoder.cross.project([1])  # type: ignore[arg-type]
+    yield "states", lambda: decoder.project([1])  # type: ignore[arg-type]
     yield "width", lambda: multi.weigh(torch.zeros(1, 2, 3, 0), STATES, None, None)
     for lengths in (torch.tensor([-1, 2]), torch.tensor([1.5, 2.0]), [1, 2], torch.tensor([1j])):
         yield "lengths", partial(lambda lengths: length_mask(lengths, 3), lengths=lengths)

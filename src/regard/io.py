@@ -194,6 +194,17 @@ def read_json(path: Path, shape: type[Shape], remedy: str, *, most: int = MAX_BY
         return convert_json(parse_json(read_bytes(path, most=most), finite=finite), shape)
 
 
+def read_json_lines(path: Path, shape: type[Shape], remedy: str) -> Iterator[Shape]:
+    """Yield the objects of a file with one JSON object in each line, without a truncated last line. Raises `InputError`
+    with the number of a damaged line and the `remedy`."""
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
+        try:
+            value = convert_json(parse_json(line), shape)
+        except DamageError as error:
+            raise damaged_file(path, f"line {number}: {error}", remedy) from error
+        yield value
+
+
 def read_stored(path: Path, shape: type[Shape], name: str, remedy: str) -> Shape:
     """Return a JSON file that was written with `add_digest` and has a field `name`, as `shape`. Raises
     `InputError` as `read_json`, and if the content was changed, or belongs to another `name`."""

@@ -51,7 +51,7 @@ def by_hooks(model: DecoderOnly, inputs: Tensor) -> dict[str, Tensor]:
             ("out", layer.output, lambda both: both[1]),
             ("mlp_out", block.feed_forward, lambda both: both[1]),
             ("resid_pre", block, lambda both: both[0][0]),
-            ("resid_post", block, lambda both: both[1][0]),
+            ("resid_post", block, lambda both: both[1].states),
         ]
         hooks += [module.register_forward_hook(keep(f"layer.{number}.{name}", form)) for name, module, form in places]
     model(inputs)
@@ -164,7 +164,7 @@ def test_steps_of_a_generation_are_joined() -> None:
     torch.manual_seed(0)
     layer, memory = DecoderLayer(12, 3, 24).double().eval(), torch.randn(1, 5, 12, dtype=torch.float64)
     states, past = torch.randn(1, 4, 12, dtype=torch.float64), None
-    keys = layer.cross.project(memory)
+    keys = layer.project(memory)
     with regard.record(layer, "*") as whole:
         layer(states, keys)
     with regard.record(layer, "*") as cache:

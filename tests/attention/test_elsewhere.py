@@ -357,24 +357,19 @@ def test_gradients_of_the_entmax_package(name: str) -> None:
     torch.testing.assert_close(*gradients, **close)
 
 
-def test_forgetting_attention_of_flash_linear_attention() -> None:
-    layer, states, inside = run("forgetting")
-    naive = fla("forgetting_attn/naive.py").naive_forgetting_attn
-    heads = [part.transpose(1, 2) for part in (inside.query, inside.key, inside.value)]
-    part: Any = layer.combination
+@pytest.mark.parametrize("name", ["forgetting", "gated_linear"])
+def test_gates_of_flash_linear_attention(name: str) -> None:
+    layer, states, inside = run(name)
+    part: Any = layer.combination if name == "forgetting" else layer.linear
+    heads = [states.transpose(1, 2) for states in (inside.query, inside.key, inside.value)]
     gates = F.logsigmoid(part.gate(states) + part.offset)
-    torch.testing.assert_close(inside.context.transpose(1, 2), naive(*heads, gates), **close)
-    windowed = run("forgetting,window:3")[2]
-    torch.testing.assert_close(windowed.context.transpose(1, 2), naive(*heads, gates, window_size=3), **close)
-
-
-def test_gated_linear_attention_of_flash_linear_attention() -> None:
-    layer, states, inside = run("gated_linear")
-    naive = fla("simple_gla/naive.py").naive_recurrent_simple_gla
-    heads = [part.transpose(1, 2) for part in (inside.query, inside.key, inside.value)]
-    part: Any = layer.linear
-    gates = F.logsigmoid(part.gate(states) + part.offset)
-    torch.testing.assert_close(inside.context.transpose(1, 2), naive(*heads, gates)[0], **close)
+    if name == "gated_linear":
+        context = fla("simple_gla/naive.py").naive_recurrent_simple_gla(*heads, gates)[0]
+    else:
+        naive = fla("forgetting_attn/naive.py").naive_forgetting_attn
+        context, windowed = naive(*heads, gates), run("forgetting,window:3")[2].context.transpose(1, 2)
+        torch.testing.assert_close(windowed, naive(*heads, gates, window_size=3), **close)
+    torch.testing.assert_close(inside.context.transpose(1, 2), context, **close)
 
 
 def test_linear_attention_of_flash_linear_attention() -> None:

@@ -19,9 +19,7 @@ PLACES: list[dict[str, Any]] = [
     {"context": "output", "query": "previous", "input_feeding": True},
     {"context": "both", "query": "previous"},
 ]
-each_place = pytest.mark.parametrize(
-    "place", PLACES, ids=lambda place: "-".join(str(value) for value in place.values())
-)
+each_place = pytest.mark.parametrize("place", PLACES, ids=lambda place: "-".join(map(str, place.values())))
 
 
 def make(score: str, place: dict[str, Any], cell: Any = "lstm") -> tuple[RecurrentDecoder, list[Tensor]]:

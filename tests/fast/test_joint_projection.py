@@ -95,7 +95,7 @@ def test_a_decoder_layer_equals_separate_products(joined: list[int], monkeypatch
             self.layer = layer
 
         def forward(self, states: Tensor, memory: Tensor) -> Tensor:
-            return self.layer(states, self.layer.cross.project(memory))[0]
+            return self.layer(states, self.layer.project(memory))[0]
 
     compare(Both(), monkeypatch, torch.randn(2, 5, 16).double(), torch.randn(2, 3, 16).double())
     assert joined == [2, 3]

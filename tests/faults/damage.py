@@ -195,7 +195,8 @@ def exchange_names(path: Path, random: Random, others: list[Path]) -> None:
     begin = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:begin])
     names = [name for name in header if name != "__metadata__"]
-    alike = [(one, other) for one in names for other in names if one < other and _alike(header[one], header[other])]
+    kinds = {name: (header[name]["dtype"], header[name]["shape"]) for name in names}
+    alike = [(one, other) for one in names for other in names if one < other and kinds[one] == kinds[other]]
     if not alike:
         return flip(path, random, others)
     one, other = random.choice(alike)
@@ -203,10 +204,6 @@ def exchange_names(path: Path, random: Random, others: list[Path]) -> None:
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[begin:])
     return None
-
-
-def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(one[each] == other[each] for each in ("dtype", "shape"))
 
 
 def _leaves(holder: Any) -> list[tuple[Any, Any]]:

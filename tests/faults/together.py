@@ -97,14 +97,13 @@ def judge(couple: Couple, site: Path, ended: list[Ended]) -> Iterator[str]:
         ended_well = call(["test", couple.loose, "--samples", "2"], site)
         if (site / couple.loose).exists() and ended_well.status:
             yield f"the run that is there is of no use: {ended_well.err.strip().splitlines()[-1][:200]}"
-        found, *outcomes = (_without(couple.loose, each) for each in (found, *outcomes))
+        found, *outcomes = (
+            {name: content for name, content in each.items() if not name.startswith(f"{couple.loose}/")}
+            for each in (found, *outcomes)
+        )
     if found not in outcomes:
         nearest = min(outcomes, key=lambda whole: len(_differing(found, whole)))
         yield f"comes to what neither order comes to: {_differing(found, nearest)[:3]}"
-
-
-def _without(folder: str, found: Contents) -> Contents:
-    return {name: content for name, content in found.items() if not name.startswith(f"{folder}/")}
 
 
 def _differing(found: Contents, whole: Contents) -> list[str]:

@@ -30,7 +30,6 @@ from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.base import Task
 from regard.tasks.batch import Batch
 from regard.tasks.counting import Counting
-from regard.tasks.pairs import Pair
 
 
 def test_a_worked_example() -> None:
@@ -55,7 +54,10 @@ def test_alignment_of_a_model_matches_a_loop(translator: regard.PairRun) -> None
     hits = sure_hits = links = sure = 0
     share, uniform = [], []
     for pair in pairs:
-        weights = _weights(translator, pair)
+        batch = translator.task.batch([pair])
+        with torch.inference_mode(), record(translator.model) as records:
+            translator.model(batch.source, batch.source_mask, batch.target_in)
+        weights = records["decoder.cross"].weights[0, 0]
         for step, positions in enumerate(pair.alignment):
             if not positions:
                 continue
@@ -69,13 +71,6 @@ def test_alignment_of_a_model_matches_a_loop(translator: regard.PairRun) -> None
     assert result.error_rate == pytest.approx(1 - (hits + sure_hits) / (links + sure), abs=1e-6)
     assert result.share == pytest.approx(sum(share) / len(share), abs=1e-5)
     assert result.uniform == pytest.approx(sum(uniform) / len(uniform), abs=1e-6)
-
-
-def _weights(run: regard.PairRun, pair: Pair) -> torch.Tensor:
-    batch = run.task.batch([pair])
-    with torch.inference_mode(), record(run.model) as records:
-        run.model(batch.source, batch.source_mask, batch.target_in)
-    return records["decoder.cross"].weights[0, 0]
 
 
 def test_a_model_without_attention_has_no_alignment(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -83,15 +83,11 @@ def test_an_odd_width_is_refused() -> None:
 E, D, M = 3, 5, 7
 PLACES: list[dict[str, Any]] = [
     {"context": "cell", "query": "previous"},
-    {"context": "output", "query": "current"},
-    {"context": "output", "query": "previous"},
-    {"context": "output", "query": "current", "input_feeding": True},
-    {"context": "output", "query": "previous", "input_feeding": True},
+    *({"context": "output", "query": query} for query in ("current", "previous")),
+    *({"context": "output", "query": query, "input_feeding": True} for query in ("current", "previous")),
     {"context": "both", "query": "previous"},
 ]
-each_place = pytest.mark.parametrize(
-    "place", PLACES, ids=lambda place: "-".join(str(value) for value in place.values())
-)
+each_place = pytest.mark.parametrize("place", PLACES, ids=lambda place: "-".join(map(str, place.values())))
 each_cell = pytest.mark.parametrize("cell", ["lstm", "gru"])
 
 

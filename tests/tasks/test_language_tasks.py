@@ -51,10 +51,6 @@ def values_of_keys(tokens: Tokens) -> dict[int, str]:
     return answers
 
 
-def sum_of_numbers(tokens: Tokens) -> dict[int, str]:
-    return {2: str((int(tokens[0]) + int(tokens[1])) % 7)}
-
-
 def letters_in_order(tokens: Tokens) -> dict[int, str]:
     separator = tokens.index("|")
     letters = [token for token in tokens[:separator] if token != "."]
@@ -82,7 +78,7 @@ def closing_brackets(tokens: Tokens) -> dict[int, str]:
 CASES: dict[str, tuple[TokenTask, Callable[[Tokens], dict[int, str]]]] = {
     "induction": (Induction(InductionTaskConfig(max_len=13, repeated=5, vocab_size=11)), next_after_last_occurrence),
     "mqar": (Mqar(MqarTaskConfig(max_len=19, pairs=3, vocab_size=10)), values_of_keys),
-    "modular": (Modular(ModularTaskConfig(modulus=7)), sum_of_numbers),
+    "modular": (Modular(ModularTaskConfig(modulus=7)), lambda tokens: {2: str((int(tokens[0]) + int(tokens[1])) % 7)}),
     "selective-copy": (SelectiveCopy(SelectiveCopyTaskConfig(max_len=13, letters=4, vocab_size=5)), letters_in_order),
     "parity": (Parity(ParityTaskConfig(max_len=11, test_len=17)), parity_of_bits),
     "dyck": (Dyck(DyckTaskConfig(max_len=14, test_len=20, vocab_size=3, depth=3)), closing_brackets),

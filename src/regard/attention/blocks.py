@@ -320,7 +320,7 @@ class DecoderLayer(Block):
 
     >>> import torch
     >>> layer, memory = DecoderLayer(12, 3, 24), torch.zeros(2, 7, 12)
-    >>> layer(torch.zeros(2, 5, 12), layer.cross.project(memory))[0].shape
+    >>> layer(torch.zeros(2, 5, 12), layer.project(memory))[0].shape
     torch.Size([2, 5, 12])
     """
 
@@ -352,6 +352,10 @@ class DecoderLayer(Block):
         self.feed_forward = FeedForward(width, inner_width, activation)
         self.feed_forward_residual = Residual(width, **residual)
 
+    def project(self, memory: Tensor) -> KeyValues:
+        """Return the keys and values of the encoder output (B, Tk, D) for `forward`."""
+        return self.cross.project(memory)  # a method of the layer, for which FSDP2 gathers the layer's parameters
+
     def forward(
         self,
         states: Tensor,
@@ -362,9 +366,9 @@ class DecoderLayer(Block):
     ) -> tuple[Tensor, KeyValues]:
         """Return states (B, T, D), and the keys and values of all steps so far: `past` of the next call.
 
-        `memory` is the result of `cross.project`. If the batch of `states` is larger than that of `memory`, `states`
-        contains one step of several hypotheses for each source. Without `past`, `states` contains all steps (teacher
-        forcing); with `past`, it contains the next steps. `mask` is that of `MultiHeadAttention`, for all steps.
+        `memory` is the result of `project`. If the batch of `states` is larger than that of `memory`, `states` contains
+        one step of several hypotheses for each source. Without `past`, `states` contains all steps (teacher forcing);
+        with `past`, it contains the next steps. `mask` is that of `MultiHeadAttention`, for all steps.
         """
         key_values: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]
@@ -413,7 +417,7 @@ class Decoder(LayerStack):
 
     def project(self, memory: Tensor) -> list[KeyValues]:
         """Return the keys and values of each layer for the encoder output (B, Tk, D), computed once per source."""
-        return [layer.cross.project(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
+        return [layer.project(memory) for layer in self.layers]  # type: ignore[operator]
 
     def forward(
         self,

@@ -32,9 +32,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from regard.activations.interface import Watch, is_linear
 from regard.activations.modules import count_parameters, resolve_module, unwrap
 from regard.arguments import public
+from regard.attention.records import describe_left_out
 from regard.errors import InputError, shorten
 from regard.interpret.training_warnings import KINDS, describe, find_warnings
-from regard.io import damaged_file, hold_lock, is_file, make_folder, read_text, write_file
+from regard.io import hold_lock, is_file, make_folder, read_json_lines, write_file
 
 MEASURES = {
     "entropy": "mean entropy of a query's weights, in nats",
@@ -173,8 +174,7 @@ class HeadTotals:
 
     def _add_norms(self, name: str, vectors: Tensor) -> None:
         norms = vectors.float().norm(dim=-1).transpose(1, 2)
-        counted = self._counted
-        shape = norms[:, 0].shape
+        counted, shape = self._counted, norms[:, 0].shape
         rows = norms.new_ones(shape, dtype=torch.bool) if counted is None or counted.shape != shape else counted
         self._add(name, norms, rows.unsqueeze(1))
 
@@ -312,8 +312,7 @@ class HealthMeter:
         parts: dict[str, list[list[tuple[str, Tensor]]]] = {}
         pending: list[tuple[HeadTotals, Tensor]] = []
 
-        def receive(name: str, value: Tensor, continues: bool) -> Tensor:
-            del continues
+        def receive(name: str, value: Tensor, _continues: bool) -> Tensor:
             layer, _, kind = name.rpartition(".")
             total = totals.setdefault(layer, HeadTotals())
             if kind in ("q", "k"):
@@ -321,12 +320,8 @@ class HealthMeter:
                     names = {id(parameter): name for name, parameter in self.model.named_parameters()}
                     found = [(names[id(matrix)], part) for matrix, part in _find_parts(value) if id(matrix) in names]
                     parts.setdefault(layer, [[], []])["qk".index(kind)] = found
-            elif kind == "mask":
-                total.mask(value.detach())
-            elif kind == "scores":
-                total.add_scores(value.detach())
-            elif kind == "weights":
-                total.add_weights(value.detach())
+            elif kind != "z":
+                {"mask": total.mask, "scores": total.add_scores, "weights": total.add_weights}[kind](value.detach())
             else:
                 total.add_contexts(value.detach())
                 module = watch.tracker.modules.get(watch.tracker.running[-1]) if watch.tracker.running else None
@@ -375,8 +370,7 @@ class HealthMeter:
     def _norm(self, parts: Sequence[tuple[str, Tensor]]) -> float | None:
         squares = []
         for name, part in parts:
-            gradient: Any = self.model.get_parameter(name).grad
-            if gradient is not None:
+            if (gradient := self.model.get_parameter(name).grad) is not None:
                 squares.append(gradient.detach().where(part, 0.0).double().square().sum())
         return _finite(float(torch.stack(squares).sum().sqrt())) if squares else None
 
@@ -465,7 +459,10 @@ class TrainingWatch(WatchRecord):
 
         watch.note(loss=loss.item())
         """
-        self.notes.append({"step": self.step, **numbers})
+        self._note(numbers)
+
+    def _note(self, more: Mapping[str, Any]) -> None:
+        self.notes.append({"step": self.step, **more})
         self._write(self.notes[-1:])
 
     def _remove_hooks(self) -> None:
@@ -509,15 +506,18 @@ class TrainingWatch(WatchRecord):
         try:
             if self.probe is None:
                 raise InputError("the model was not called in training mode: give probe=, the arguments of one pass")
-            self.meter = self.meter or HealthMeter(unwrap(self._called))
+            is_first, self.meter = self.meter is None, self.meter or HealthMeter(unwrap(self._called))
             measures = self.meter.measure(self.probe)
             gradients = self.meter.gradients()
         except Exception as error:
             self._failed = True
             message = f"regard.watch measures nothing from step {self.step} on: {shorten(str(error), 200)}"
             warnings.warn(message, stacklevel=2)
-            self._write([{"step": self.step, "error": message}])
+            self._note({"error": message})
             return
+        if is_first and self.meter.left_out:
+            self._note({"error": describe_left_out(self.meter.left_out)})
+            warnings.warn(f"regard.watch: {self.notes[-1]['error']}", stacklevel=2)
         if not store:
             return
         rows = []
@@ -546,7 +546,7 @@ class TrainingWatch(WatchRecord):
         if is_file(path):
             if not self.resume:
                 raise InputError(f"{str(path)!r} exists: continue it with resume=True, or choose another folder")
-            stored = read_lines(path)
+            stored = [*read_json_lines(path, dict[str, Any], REMEDY)]
             if stored[:1] != [about]:
                 raise InputError(f"{str(path)!r} is of another model, {stored[:1]}: choose another folder")
             self._stored = stored[1:]
@@ -562,9 +562,8 @@ class TrainingWatch(WatchRecord):
         self._warned = set(map(_key, self.warnings))
         if self._file is not None:
             path = Path(self._file.name)
-            lines = path.read_text(encoding="utf-8").splitlines()[:1]
-            lines += map(json.dumps, kept)
-            write_file(path, "".join(f"{line}\n" for line in lines).encode())
+            first, _, _ = path.read_text(encoding="utf-8").partition("\n")
+            write_file(path, "\n".join([first, *map(json.dumps, kept), ""]).encode())
             self._file.close()
             self._file = path.open("a", encoding="utf-8")
 
@@ -582,26 +581,10 @@ class TrainingWatch(WatchRecord):
             self._file = None
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a `watch.jsonl`; a last line that was cut off is left out.
-
-    Raises `InputError` for a file that is not such a file.
-    """
-    lines = read_text(path, REMEDY).splitlines()
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            if number < len(lines):
-                raise damaged_file(path, f"line {number} is no JSON", REMEDY) from None
-    return rows
-
-
 @public
 def read_watch(folder: str | Path) -> WatchRecord:
     """Return what `watch` wrote to a folder. Raises `InputError` if there is no `watch.jsonl`, or a damaged one."""
-    return WatchRecord(read_lines(Path(folder) / FILE)[1:])
+    return WatchRecord([*read_json_lines(Path(folder) / FILE, dict[str, Any], REMEDY)][1:])
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -659,11 +642,11 @@ class WatchCallback:
         """Create a callback of the libraries that are imported."""
         homes = {"transformers": "TrainerCallback", "lightning.pytorch": "Callback", "pytorch_lightning": "Callback"}
         bases = [getattr(sys.modules[module], name) for module, name in homes.items() if module in sys.modules]
-        if not bases:
-            raise InputError("WatchCallback needs transformers or lightning: import it first, or use regard.watch")
         return object.__new__(type(cls.__name__, (cls, *bases), {}))
 
     def __init__(self, **options: Any) -> None:
+        if len(type(self).__bases__) == 1:  # no library, see `__new__`
+            raise InputError("WatchCallback needs transformers or lightning: import it first, or use regard.watch")
         super().__init__()
         self.options = options
         self.watch: TrainingWatch | None = None

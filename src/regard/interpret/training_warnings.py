@@ -36,25 +36,19 @@ def values(rows: Sequence[Row], before: Iterable[Row]) -> Iterator[tuple[Row, st
     """Yield each row of a measurement with the value of each kind of warning; `before`: rows of the one before."""
     earlier = {(row["layer"], row["head"]): row["relative_entropy"] for row in before}
     for row in rows:
-        entropy, score, norm, likeness = (
-            row[name] for name in ("relative_entropy", "largest_score", "contribution_norm", "similarity")
-        )
+        for kind, (name, _) in KINDS.items():
+            if row.get(name) is not None:  # the value is a measure
+                yield row, kind, row[name]
         if not row["finite"]:
             yield row, "not a number", 1.0
         elif row["entropy"] is None:  # no query may attend to any key
             yield row, "dead head", 0.0
-        if entropy is not None:
-            yield row, "entropy collapse", entropy
-            last = earlier.get((row["layer"], row["head"]))
-            if last is not None:
-                yield row, "sudden change", abs(entropy - last)
-        if score is not None:
-            yield row, "growing scores", score
+        last, norm = earlier.get((row["layer"], row["head"])), row["contribution_norm"]
+        if last is not None and row["relative_entropy"] is not None:
+            yield row, "sudden change", abs(row["relative_entropy"] - last)
         if norm is not None:
             largest = max(other["contribution_norm"] or 0.0 for other in rows if other["layer"] == row["layer"])
             yield row, "dead head", norm / largest if largest else 1.0
-        if likeness is not None:
-            yield row, "copied heads", likeness
 
 
 def find_warnings(rows: Sequence[Row], before: Iterable[Row]) -> list[dict[str, Any]]:

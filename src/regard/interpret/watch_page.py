@@ -8,6 +8,7 @@ from rich.table import Table
 
 from regard.errors import InputError
 from regard.interpret.training_warnings import describe
+from regard.result import plain_table
 from regard.viz.figure import drawable, new_figure
 from regard.viz.report_page import Part, Plot, render_page
 
@@ -55,7 +56,7 @@ def _by_kind(found: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 def _warning_table(found: Sequence[dict[str, Any]]) -> Table:
     """Return a row for each kind of warning and layer, with its heads in the order of their first warnings."""
-    table = Table("warning", "layer", "heads", "first step", "value there")
+    table = plain_table(("warning", "layer", "heads", "first step", "value there"))
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in found:
         groups.setdefault((row["warning"], row["layer"]), []).append(row)

@@ -16,7 +16,7 @@ Departures: dropout acts on embeddings and on the output of each layer, not on a
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -123,6 +123,13 @@ class DecoderOnlyConfig(ModelConfig):
         return {"pre_norm": self.pre_norm, "epsilon": self.norm_epsilon, "norm": self.norm, "bias": self.bias}
 
 
+class LayerOutput(NamedTuple):
+    """States (B, T, D) after a layer, and its keys and values of all steps so far."""
+
+    states: Tensor
+    cache: KeyValues
+
+
 class DecoderOnlyLayer(Block):
     """Causal self-attention and a feed-forward network, each with a residual connection."""
 
@@ -146,7 +153,7 @@ class DecoderOnlyLayer(Block):
             self.feed_forward = FeedForward(config.hidden, config.inner, config.activation, bias=config.bias)
             self.feed_forward_residual = Residual(config.hidden, **residual)
 
-    def forward(self, states: Tensor, past: KeyValues | None = None) -> tuple[Tensor, KeyValues]:
+    def forward(self, states: Tensor, past: KeyValues | None = None) -> LayerOutput:
         """Return states (B, T, D), and the keys and values of all steps so far, which are `past` in the next call.
 
         `states` contains all steps without `past`, and the steps after `past` otherwise.
@@ -162,7 +169,7 @@ class DecoderOnlyLayer(Block):
         states = self.attention_residual(states, attend)
         if self.feed_forward is not None:
             states = self.feed_forward_residual(states, self.feed_forward)
-        return states, cache[0]
+        return LayerOutput(states, cache[0])
 
 
 class DecoderStack(LayerStack):

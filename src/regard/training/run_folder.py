@@ -49,6 +49,7 @@ from regard.io import (
     new_folder,
     parse_json,
     read_bytes,
+    read_json_lines,
     read_text,
     refuse_links,
     tidy,
@@ -157,16 +158,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """
     if not is_file(path):
         return []
-    lines: list[dict[str, Any]] = []
-    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
+    mend, lines = "restore a copy, or delete that line and all later lines", list[dict[str, Any]]()
+    for line in read_json_lines(path, dict[str, int | float], mend):
         try:
-            lines.append(convert_json(parse_json(line), dict[str, int | float]))
-            convert_json(lines[-1], _Line)
-            if number > 1 and lines[-1]["step"] <= lines[-2]["step"]:
-                raise DamageError(f"step {lines[-1]['step']} does not come after step {lines[-2]['step']}")
+            convert_json(line, _Line)
+            if lines and line["step"] <= lines[-1]["step"]:
+                raise DamageError(f"step {line['step']} does not come after step {lines[-1]['step']}")
         except DamageError as error:
-            mend = "restore a copy, or delete that line and all later lines"
-            raise damaged_file(path, f"line {number}: {error}", mend) from error
+            raise damaged_file(path, f"line {len(lines) + 1}: {error}", mend) from error
+        lines.append(line)
     return lines
 
 
