@@ -12,6 +12,7 @@ import argparse
 import json
 import statistics
 import time
+from typing import Any
 
 import numpy as np
 import orjson
@@ -38,7 +39,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     text = " ".join(f"w{number}" for number in np.random.default_rng(0).integers(0, WORDS, flags.tokens))
-    subject = regard.look(_model(flags.layers, flags.heads), _tokenizer())
+    subject = regard.look(make_model(flags.layers, flags.heads), make_tokenizer())
     with TestClient(make_app(Explorer(subject)), base_url="http://localhost") as client:
         seconds = []
         for _ in range(ROUNDS):
@@ -63,25 +64,30 @@ def main() -> None:
     print(json.dumps(figures))
 
 
-def _model(layers: int, heads: int) -> torch.nn.Module:
-    """Build a BERT whose attention weights differ between keys."""
+def make_model(layers: int, heads: int, *, longest: int = 2048, decoder: bool = False) -> torch.nn.Module:
+    """Build a BERT, or a GPT-2, whose attention weights differ between keys."""
     width = -(-384 // heads) * heads
-    config = transformers.BertConfig(
-        vocab_size=WORDS,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
-        max_position_embeddings=2048,
+    config: Any = (
+        transformers.GPT2Config(vocab_size=WORDS, n_embd=width, n_layer=layers, n_head=heads, n_positions=longest)
+        if decoder
+        else transformers.BertConfig(
+            vocab_size=WORDS,
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * width,
+            max_position_embeddings=longest,
+        )
     )
-    model = transformers.BertModel(config).eval()
+    model = transformers.GPT2LMHeadModel(config) if decoder else transformers.BertModel(config)
     for parameter in model.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=1.2 * parameter[0].numel() ** -0.5)
-    return model
+    return model.eval()
 
 
-def _tokenizer() -> transformers.PreTrainedTokenizerFast:
+def make_tokenizer() -> transformers.PreTrainedTokenizerFast:
+    """Return a tokenizer whose tokens are the words w0, w1, ..."""
     words = Tokenizer(models.WordLevel({f"w{number}": number for number in range(WORDS)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     return transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0")
