@@ -33,9 +33,11 @@ from regard.activations.interface import Watch, is_linear
 from regard.activations.modules import count_parameters, resolve_module, unwrap
 from regard.arguments import public
 from regard.attention.records import describe_left_out
-from regard.errors import InputError, shorten
+from regard.errors import InputError, RegardError, shorten
 from regard.interpret.training_warnings import KINDS, describe, find_warnings
 from regard.io import hold_lock, is_file, make_folder, read_json_lines, write_file
+from regard.libraries import import_library
+from regard.training.run_folder import pack_tensors, read_tensors
 
 MEASURES = {
     "entropy": "mean entropy of a query's weights, in nats",
@@ -59,6 +61,10 @@ GRADIENTS = {
 """The measures of each layer."""
 SHARDED = "the parameters are sharded, and a backward pass of a part of the model would change them"
 FILE = "watch.jsonl"
+PICTURES = ("weights-first.safetensors", "weights-last.safetensors")
+"""Weights of the probe's first sample at the first and at the last measurement: for each layer (H, Tq, Tk) uint8, 255
+times the weight, of at most `SIDE` queries and keys."""
+SIDE = 64
 REMEDY = "choose another folder"
 MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "LinearBackward", "ConvolutionBackward", "MatmulBackward")
 """Prefixes of the names of autograd nodes that multiply by a matrix."""
@@ -303,6 +309,8 @@ class HealthMeter:
         """By layer: the names of the parameters that compute queries, and those that compute keys, with their parts."""
         self.left_out: dict[str, str] = {}
         """Activations that are not measured, and the reason."""
+        self.pictures: dict[str, Tensor] = {}
+        """By layer: weights of the first sample in the last measurement, as in `PICTURES`."""
 
     def measure(self, probe: WatchedInput) -> dict[str, list[dict[str, float | None]]]:
         """Run the model on a probe; return by layer the measures of each head."""
@@ -311,6 +319,7 @@ class HealthMeter:
         first = self.parts is None and not sharded
         parts: dict[str, list[list[tuple[str, Tensor]]]] = {}
         pending: list[tuple[HeadTotals, Tensor]] = []
+        sample = 0
 
         def receive(name: str, value: Tensor, _continues: bool) -> Tensor:
             layer, _, kind = name.rpartition(".")
@@ -321,6 +330,9 @@ class HealthMeter:
                     found = [(names[id(matrix)], part) for matrix, part in _find_parts(value) if id(matrix) in names]
                     parts.setdefault(layer, [[], []])["qk".index(kind)] = found
             elif kind != "z":
+                if kind == "weights" and not sample:
+                    part = value.detach()[0, :, :SIDE, :SIDE].float().nan_to_num().clamp(0, 1)
+                    self.pictures[layer] = (255 * part).round().byte().cpu()
                 {"mask": total.mask, "scores": total.add_scores, "weights": total.add_weights}[kind](value.detach())
             else:
                 total.add_contexts(value.detach())
@@ -390,6 +402,8 @@ class WatchRecord:
         """One row for each warning: step, kind, layer, head and value."""
         self.notes: list[dict[str, Any]] = []
         """Numbers of the training, such as its loss."""
+        self.pictures: list[dict[str, Tensor]] = [{}, {}]
+        """Weights of the probe's first sample at the first and at the last measurement, as in `PICTURES`."""
         self._sort(lines)
 
     def _sort(self, lines: Sequence[dict[str, Any]]) -> None:
@@ -398,7 +412,8 @@ class WatchRecord:
         self.notes = [line for line in lines if "head" not in line]
 
     def to_html(self, path: str | Path) -> Path:
-        """Write a page with the entropy of each head over the steps, the warnings and the loss; return its path."""
+        """Write a page with the entropy of each head over the steps, its measures and weights at the first and at the
+        last measurement, the warnings and the loss; return its path."""
         from regard.interpret.watch_page import render_watch  # matplotlib takes long to import
 
         write_file(Path(path), render_watch(self).encode())
@@ -410,7 +425,14 @@ class TrainingWatch(WatchRecord):
     """The measures of a model during a training; see `watch`."""
 
     def __init__(
-        self, model: Any, *, every: int, out: str | Path | None, probe: Any = None, resume: bool = False
+        self,
+        model: Any,
+        *,
+        every: int,
+        out: str | Path | None,
+        probe: Any = None,
+        resume: bool = False,
+        tensorboard: bool = False,
     ) -> None:
         super().__init__()
         self.given, _ = resolve_module(model)
@@ -423,6 +445,8 @@ class TrainingWatch(WatchRecord):
         self._clock: Any = None
         self._stack, self._hooks = ExitStack(), list[Any]()
         self._file: Any = None
+        self._writer: Any = None
+        self._tensorboard = tensorboard
         self._parameters: set[int] = set()
         self._failed = False
         self._warned: set[tuple[str, str, int]] = set()
@@ -491,16 +515,29 @@ class TrainingWatch(WatchRecord):
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         # Lightning runs the model inside the step: there is no probe before the first step.
         if self._is_clock(optimizer) and self.meter is None and self.probe is not None:
-            self._measure(store=not self.rows)  # also finds the matrices of queries and keys
+            self._measure()  # also finds the matrices of queries and keys
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._is_clock(optimizer):
-            self.step += 1
-            if self.step % self.every == 0:
-                self._measure()
+            self.tick(self.step + 1)
 
-    def _measure(self, *, store: bool = True) -> None:
-        """Measure the model, and store the rows. An error never ends the training: a warning says what is missing."""
+    def tick(self, step: int) -> None:
+        """Measure before the first step, and after each step that `every` divides. The optimizers of PyTorch call it;
+        call it for another optimizer, with the number of steps so far, which is 0 or where the training continues at
+        first. It needs `probe`."""
+        if self._clock is None:
+            self._clock, self.step = self, step
+            if self.resume:
+                self._drop_rows()
+            self._measure()
+        elif step % self.every == 0:
+            self.step = step
+            self._measure()
+        self.step = step
+
+    def _measure(self) -> None:
+        """Measure the model, and store the rows, unless this step was measured before an interruption. An error never
+        ends the training: a warning says what is missing."""
         if self._failed:
             return
         try:
@@ -518,7 +555,7 @@ class TrainingWatch(WatchRecord):
         if is_first and self.meter.left_out:
             self._note({"error": describe_left_out(self.meter.left_out)})
             warnings.warn(f"regard.watch: {self.notes[-1]['error']}", stacklevel=2)
-        if not store:
+        if self.rows and self.rows[-1]["step"] == self.step:
             return
         rows = []
         for layer, heads in measures.items():
@@ -529,6 +566,8 @@ class TrainingWatch(WatchRecord):
         found = find_warnings(rows, self.rows[-len(rows) :])
         self.rows += rows
         self._write(rows + found)
+        self._log(rows)
+        self._keep_pictures(self.meter.pictures)
         self.warnings += found
         self._warn(found)
 
@@ -550,6 +589,7 @@ class TrainingWatch(WatchRecord):
             if stored[:1] != [about]:
                 raise InputError(f"{str(path)!r} is of another model, {stored[:1]}: choose another folder")
             self._stored = stored[1:]
+            self.pictures[0] = _read_picture(path.with_name(PICTURES[0]))
             self.step = max((row["step"] for row in self._stored), default=0)
         self._file = path.open("a", encoding="utf-8")
         if not self.resume:
@@ -566,6 +606,35 @@ class TrainingWatch(WatchRecord):
             write_file(path, "\n".join([first, *map(json.dumps, kept), ""]).encode())
             self._file.close()
             self._file = path.open("a", encoding="utf-8")
+
+    def _log(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Send the measures to TensorBoard, and to the active run of wandb if a process has one."""
+        run = getattr(sys.modules.get("wandb"), "run", None)
+        if self._tensorboard and self._writer is None and self._file is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # Removes the events of later steps, which an interrupted training wrote.
+            self._writer = self._stack.enter_context(SummaryWriter(str(self.folder), purge_step=self.step))
+        numbers = {
+            f"{name}/{row['layer']}/head {row['head']}": row[name]
+            for row in rows
+            for name in (*MEASURES, *GRADIENTS)
+            if row[name] is not None
+        }
+        for name, value in numbers.items():
+            if self._writer is not None:
+                self._writer.add_scalar(name, value, self.step)
+        if run is not None:  # sent with the next numbers of the training, whose step wandb counts
+            run.log({"watched step": self.step, **numbers}, commit=False)
+
+    def _keep_pictures(self, pictures: dict[str, Tensor]) -> None:
+        """Keep the weights of the probe's first sample, at the first and at the last measurement."""
+        self.pictures = [self.pictures[0] or pictures, dict(pictures)]
+        for name, weights in zip(PICTURES, self.pictures, strict=True):
+            path = None if self._file is None else Path(self._file.name).with_name(name)
+            if path is not None and (name == PICTURES[1] or not is_file(path)):
+                with contextlib.suppress(RegardError):  # a full disk, of which `_write` warns
+                    write_file(path, pack_tensors(weights, self.step))
 
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows to the file. A full disk does not end the training."""
@@ -584,7 +653,13 @@ class TrainingWatch(WatchRecord):
 @public
 def read_watch(folder: str | Path) -> WatchRecord:
     """Return what `watch` wrote to a folder. Raises `InputError` if there is no `watch.jsonl`, or a damaged one."""
-    return WatchRecord([*read_json_lines(Path(folder) / FILE, dict[str, Any], REMEDY)][1:])
+    record = WatchRecord([*read_json_lines(Path(folder) / FILE, dict[str, Any], REMEDY)][1:])
+    record.pictures = [_read_picture(Path(folder) / name) for name in PICTURES]
+    return record
+
+
+def _read_picture(path: Path) -> dict[str, Tensor]:
+    return dict(read_tensors(path).tensors) if is_file(path) else {}
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -611,7 +686,13 @@ def _is_first_process() -> bool:
 
 @public
 def watch(
-    model: Any, *, every: int = 100, out: str | Path | None = None, probe: Any = None, resume: bool = False
+    model: Any,
+    *,
+    every: int = 100,
+    out: str | Path | None = None,
+    probe: Any = None,
+    resume: bool = False,
+    tensorboard: bool = False,
 ) -> TrainingWatch:
     """Measure the attention of a model every few training steps inside a `with` block.
 
@@ -621,12 +702,18 @@ def watch(
 
     `every`: number of optimizer steps between two measurements. `out`: folder for `watch.jsonl`. `probe`: the
     arguments on which the model is measured, a tensor, a tuple or a mapping; by default the first batch of the
-    training. `resume`: continue the file of an interrupted training; the steps are those of the optimizer. Raises
-    `InputError` if another process writes to the folder, and if its file exists or is of another model.
+    training. `resume`: continue the file of an interrupted training; the steps are those of the optimizer.
+    `tensorboard`: also write the measures for TensorBoard to `out`. The active run of wandb, if there is one, receives
+    them too. Raises `InputError` if another process writes to the folder, if its file exists or is of another model,
+    and if TensorBoard is not installed.
     """
     if every < 1:
         raise InputError(f"every={every}: give a number of training steps, 1 or more")
-    return TrainingWatch(model, every=every, out=out, probe=probe, resume=resume)
+    if tensorboard:
+        if out is None:
+            raise InputError("tensorboard needs out, the folder to write to")
+        import_library("tensorboard.summary.writer.event_file_writer", "tensorboard=True", "track")
+    return TrainingWatch(model, every=every, out=out, probe=probe, resume=resume, tensorboard=tensorboard)
 
 
 @public
