@@ -629,7 +629,8 @@ class TrainingWatch(WatchRecord):
 
     def _keep_pictures(self, pictures: dict[str, Tensor]) -> None:
         """Keep the weights of the probe's first sample, at the first and at the last measurement."""
-        self.pictures = [self.pictures[0] or pictures, dict(pictures)]
+        pictures = dict(pictures)  # the next measurement replaces its values
+        self.pictures = [self.pictures[0] or pictures, pictures]
         for name, weights in zip(PICTURES, self.pictures, strict=True):
             path = None if self._file is None else Path(self._file.name).with_name(name)
             if path is not None and (name == PICTURES[1] or not is_file(path)):

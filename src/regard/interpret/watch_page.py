@@ -1,37 +1,53 @@
-"""The offline page of `regard.watch`: a curve for each head, the warnings, and the loss."""
+"""The page of `regard.watch`: a small curve for each head, the warnings, and the loss.
 
-from collections.abc import Sequence
+A click on a curve shows the head: its large curve, its measures, and its weights on the probe, at the first and at the
+last measurement. The page works offline and without JavaScript: a link to the head (`:target`) shows it.
+"""
+
+import base64
+import html
+import io
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
+from PIL import Image
 from rich.table import Table
+from torch import Tensor
 
 from regard.errors import InputError
 from regard.interpret.training_warnings import describe
 from regard.result import plain_table
-from regard.viz.figure import drawable, new_figure
-from regard.viz.report_page import Part, Plot, render_page
+from regard.viz.figure import COLOURS, new_figure
+from regard.viz.report_page import Markup, Part, Plot, render_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CALM, ALARM = "#7b7ae2", "#e0457b"
+CALM = "#7b7ae2"
+POINTS = 200  # of a curve; of more measurements, every nth is drawn
+PALETTE = [round(255 * part) for level in range(256) for part in to_rgb(COLOURS(level))]
+UNMEASURED = "not measured"
 
 
-def render_watch(record: Any) -> str:
-    """Return the page of a `WatchRecord`. Raises `InputError` if nothing was measured."""
+def render_watch(record: Any, live: str = "") -> str:
+    """Return the page of a `WatchRecord`. `live`: a sentence for the page of a training that runs. Raises `InputError`
+    if nothing was measured."""
     if not record.rows:
         raise InputError("nothing was measured: the page would be empty")
-    layers = list(dict.fromkeys(row["layer"] for row in record.rows))
+    heads: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in record.rows:
+        heads.setdefault((row["layer"], row["head"]), []).append(row)
+    layers = list(dict.fromkeys(layer for layer, _ in heads))
     first, last = record.rows[0]["step"], record.rows[-1]["step"]
     warned = {(row["layer"], row["head"]) for row in record.warnings}
     parts: list[Part] = [
-        Plot(
-            lambda width: draw_heads(record, layers, width), f"Relative entropy of each head, steps {first} to {last}"
-        ),
-        f"Each row is a layer ({layers[0]} to {layers[-1]}), each column a head. Curve: mean entropy of the weights, "
-        f"divided by that of equal weights (dashed), from step {first} to {last}; the line below is 0. "
-        f"Red: {len(warned)} heads with a warning.",
+        *([live] if live else []),
+        Markup(_grid(heads, layers, warned)),
+        f"Each row is a layer, each column a head. Curve: mean entropy of the weights, divided by that of equal "
+        f"weights (dashed), from step {first} to {last}; the line below is 0. Red: {len(warned)} heads with a warning. "
+        f"Click a curve for the measures of the head and its weights on the probe, then and now.",
+        Markup("".join(_sections(record, heads, layers))),
         *(f"{describe(rows)}." for rows in _by_kind(record.warnings)),
         _warning_table(record.warnings) if record.warnings else "No warning.",
     ]
@@ -42,6 +58,78 @@ def render_watch(record: Any) -> str:
         parts.append("No loss was noted: watch.note(loss=...) adds it.")
     parts += [note["error"] for note in record.notes if "error" in note]
     return render_page("Attention during a training", parts)
+
+
+def _grid(
+    heads: dict[tuple[str, int], list[dict[str, Any]]], layers: Sequence[str], warned: set[tuple[str, int]]
+) -> str:
+    """Return a table of small curves, each a link to its head."""
+    columns = 1 + max(head for _, head in heads)
+    rows = [f"<tr><td></td>{''.join(f'<th scope=col>{head}</th>' for head in range(columns))}</tr>"]
+    for number, layer in enumerate(layers):
+        cells = []
+        for head in range(columns):
+            link = ""
+            if found := heads.get((layer, head)):
+                ends = " to ".join(_shown(row["relative_entropy"]) for row in (found[0], found[-1]))
+                name = html.escape(f"{layer}, head {head}: relative entropy {ends}")
+                kind = " class=warned" if (layer, head) in warned else ""
+                link = f'<a href="#head-{number}-{head}" title="{name}" aria-label="{name}"{kind}>{_curve(found)}</a>'
+            cells.append(f"<td>{link}</td>")
+        rows.append(f"<tr><th scope=row>{html.escape(layer)}</th>{''.join(cells)}</tr>")
+    return (
+        f'<div class="wide" tabindex="0" role="group" aria-label="heads"><table id=heads>{"".join(rows)}</table></div>'
+    )
+
+
+def _curve(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the relative entropy of a head over the steps, as a drawing of 100 by 50 units."""
+    chosen = [row for row in rows[:: -(-len(rows) // POINTS)] if row["relative_entropy"] is not None]
+    begin, steps = rows[0]["step"], max(1, rows[-1]["step"] - rows[0]["step"])
+    places = (f"{100 * (row['step'] - begin) / steps:.1f},{48 - 46 * row['relative_entropy']:.1f}" for row in chosen)
+    return (
+        '<svg viewBox="0 0 100 50" preserveAspectRatio="none" aria-hidden="true"><path d="M0 2H100" class="even"/>'
+        f'<path d="M0 48H100"/><polyline points="{" ".join(places)}"/></svg>'
+    )
+
+
+def _sections(record: Any, heads: dict[tuple[str, int], list[dict[str, Any]]], layers: Sequence[str]) -> Iterator[str]:
+    """Yield what a click on each head shows."""
+    names = [name for name in record.rows[0] if name not in ("step", "layer", "head", "finite")]
+    for (layer, head), rows in heads.items():
+        then, now = rows[0], rows[-1]
+        cells = "".join(
+            f"<tr><th scope=row>{name.replace('_', ' ')}</th>"
+            f"<td>{_shown(then[name])}</td><td>{_shown(now[name])}</td></tr>"
+            for name in names
+        )
+        figures = "".join(
+            f"<figure><figcaption>step {row['step']}</figcaption>{_picture(weights.get(layer), head)}</figure>"
+            for row, weights in zip((then, now), record.pictures, strict=True)
+        )
+        yield (
+            f'<section class="head" id="head-{layers.index(layer)}-{head}"><h2>{html.escape(layer)}, head {head}</h2>'
+            f"<p>Relative entropy, 0 to 1, steps {then['step']} to {now['step']}:</p>{_curve(rows)}"
+            f"<p>Weights of the probe's first sample: queries from top to bottom, keys from left to right.</p>"
+            f"{figures}<table><thead><tr><td></td><th scope=col>step {then['step']}</th>"
+            f"<th scope=col>step {now['step']}</th></tr></thead><tbody>{cells}</tbody></table></section>"
+        )
+
+
+def _shown(number: float | None) -> str:
+    return UNMEASURED if number is None else f"{number:.3g}"
+
+
+def _picture(weights: Tensor | None, head: int) -> str:
+    """Return the weights (H, Tq, Tk) of one head as an image."""
+    if weights is None:
+        return f"<p>{UNMEASURED}</p>"
+    image, content = Image.fromarray(weights[head].contiguous().numpy(), "P"), io.BytesIO()
+    image.putpalette(PALETTE)
+    image.save(content, "PNG", optimize=True)
+    address = base64.b64encode(content.getvalue()).decode()
+    size = f"{image.height} queries, {image.width} keys"
+    return f'<img src="data:image/png;base64,{address}" alt="weights of {size}" width=256>'
 
 
 def _by_kind(found: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -64,45 +152,6 @@ def _warning_table(found: Sequence[dict[str, Any]]) -> Table:
         heads = ", ".join(map(str, dict.fromkeys(row["head"] for row in rows)))
         table.add_row(kind, layer, heads, str(rows[0]["step"]), f"{rows[0]['value']:.3g}")
     return table
-
-
-def draw_heads(record: Any, layers: Sequence[str], width: float) -> "Figure":
-    """Draw a small curve for each head: layers as rows, heads as columns."""
-    curves: dict[tuple[str, int], list[tuple[int, float]]] = {}
-    for row in record.rows:
-        if row["relative_entropy"] is not None:
-            curves.setdefault((row["layer"], row["head"]), []).append((row["step"], row["relative_entropy"]))
-    heads = 1 + max(row["head"] for row in record.rows)
-    last = max(1, *(row["step"] for row in record.rows))
-    warned = {(row["layer"], row["head"]) for row in record.warnings}
-    figure = new_figure(width, min(0.75, width / heads) * len(layers) + 0.4)
-    axes = figure.subplots()
-    places = {layer: place for place, layer in enumerate(layers)}
-    lines = [
-        [(head + 0.9 * step / last, 0.85 - places[layer] - 0.75 * (1 - entropy)) for step, entropy in points]
-        for (layer, head), points in curves.items()
-    ]
-    colours = [ALARM if key in warned else CALM for key in curves]
-    axes.add_collection(LineCollection(lines, colors=colours, linewidths=1.4))
-    for height, style in ((0.85, "dashed"), (0.1, "solid")):
-        frames = [
-            [(head, height - place), (head + 0.9, height - place)] for head in range(heads) for place in places.values()
-        ]
-        axes.add_collection(LineCollection(frames, colors="#7f8894", linewidths=0.4, linestyles=style))
-    every = max(1, round(0.25 * heads / width))
-    axes.set(xlim=(-0.05, heads), ylim=(1 - len(layers), 1.0))
-    axes.set_xticks([head + 0.45 for head in range(0, heads, every)], [str(head) for head in range(0, heads, every)])
-    short = width < 5
-    axes.set_yticks(
-        [0.45 - place for place in places.values()],
-        [str(place) if short else drawable(layer) for layer, place in places.items()],
-    )
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.set_xlabel("head")
-    if short:
-        axes.set_ylabel("layer")
-    return figure
 
 
 def draw_loss(losses: Sequence[tuple[int, float]], width: float) -> "Figure":
