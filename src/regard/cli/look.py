@@ -15,7 +15,7 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_table, say_saved
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.io import is_folder, read_text, write_json
+from regard.io import is_file, is_folder, read_text, write_json
 from regard.runs.loading import SAVEPATH
 from regard.training.run_folder import is_run_folder
 from regard.viz.attention_map import PAGE, PICTURES, AttentionMap, check_extension
@@ -159,8 +159,8 @@ def _read_texts(path: Path | None) -> list[str]:
 @dataclass(frozen=True, kw_only=True)
 class ShowFlags:
     """Open a page that shows the prediction, the true answer and the attention for any input that you type.
-    On the page you can disable heads and change weights. RUN: a task's name, or the folder of a run. Needs
-    the extra serve. Stop with Ctrl-C."""
+    On the page you can disable heads and change weights. RUN: a task's name, or the folder of a run, or of
+    `regard.watch`, whose page follows the training. Needs the extra serve. Stop with Ctrl-C."""
 
     port: int | None = None
     """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
@@ -182,6 +182,11 @@ def run_show(argv: list[str]) -> None:
 
     [name], flags = read_command(ShowFlags, argv, "regard show RUN")
     check_port(flags.port)
+    if is_file(Path(name) / "watch.jsonl"):
+        from regard.server.watch import show_watch
+
+        show_watch(Path(name), port=flags.port, host=flags.host, browser=flags.browser)
+        raise KeyboardInterrupt
     if flags.live is not None and flags.compare_with:
         raise InputError("--live writes a page for only one run: leave out --compare_with")
     keep_memory()

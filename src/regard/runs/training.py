@@ -6,11 +6,12 @@ import dataclasses
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from regard.arguments import public
+from regard.data.batch import PairBatch
 from regard.data.unknown_tokens import FILE as UNKNOWN_FILE, write_unknown
 from regard.errors import InputError, plural
 from regard.evaluation.validation import language_validation, validation
@@ -26,7 +27,16 @@ from regard.tasks.batch import BatchContext
 from regard.training import trainer
 from regard.training.building import start
 from regard.training.checkpoint import Checkpoint, TrainingState, copy_tensors, remove_older_states, trained_parameters
-from regard.training.config import Options, Origin, RunConfig, Schedule, changed_config, checked, make_config
+from regard.training.config import (
+    Options,
+    Origin,
+    RunConfig,
+    Schedule,
+    TrainingConfig,
+    changed_config,
+    checked,
+    make_config,
+)
 from regard.training.distributed import DistributedContext, join_processes
 from regard.training.run_folder import (
     RunFolder,
@@ -38,7 +48,7 @@ from regard.training.run_folder import (
     pack_tensors,
     vocabulary_digest,
 )
-from regard.training.trainer import PRECISION, Learner, Validate, measure_choices
+from regard.training.trainer import PRECISION, Learner, Tick, Validate, measure_choices
 from regard.training.trust_code import code_digests, trust
 
 if TYPE_CHECKING:
@@ -178,9 +188,10 @@ def train(
         # Loop, which saves checkpoints.
         first_step = state.step
         threads = limit_threads(state.model) if built.draws else nullcontext()
-        learner = Learner(state, settings, batches, folder, context=context, drops=config.model.dropout > 0)
         display = _metrics_display(config, folder, first_step, context, show=show)
-        with display as on_metrics, threads, use_choices(measured):
+        with display as on_metrics, threads, use_choices(measured), _watch(state, settings, folder, context) as tick:
+            drops = config.model.dropout > 0
+            learner = Learner(state, settings, batches, folder, context=context, drops=drops, tick=tick)
             learner.train(on_metrics, validate=validate, first=config.first_step)
         context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
@@ -256,6 +267,49 @@ def _metrics_display(
                         writer.add_scalar(name, value, int(metrics["step"]))
 
             yield write
+
+
+WATCHED = 8  # rows of the first batch on which `watch` measures the attention
+
+
+@contextmanager
+def _watch(
+    state: TrainingState, settings: TrainingConfig, folder: RunFolder, context: DistributedContext
+) -> Iterator[Tick | None]:
+    """Yield a function that measures the attention every `settings.watch` steps; None without `watch`."""
+    if not settings.watch:
+        yield None
+        return
+    import torch
+
+    from regard.interpret.health import FILE, TrainingWatch, watch  # slow to import
+
+    watching: TrainingWatch | None = None
+
+    def tick(batch: Any, step: int, loss: float | None = None) -> None:
+        nonlocal watching
+        if watching is None:
+            rows = batch.to(context.device)
+            pair = isinstance(rows, PairBatch)
+            parts: Any = (rows.source, rows.source_mask, rows.target_in) if pair else (rows.inputs, rows.mask)
+            probe = tuple(part if part is None else part[:WATCHED] for part in parts)
+            out = folder.path / "watch"
+            begun = watch(
+                state.model,
+                every=settings.watch,
+                out=out,
+                probe=probe,
+                resume=is_file(out / FILE),
+                tensorboard=settings.tensorboard,
+            )
+            watching = stack.enter_context(begun)
+        with torch.compiler.set_stance("force_eager") if settings.compile else nullcontext():
+            watching.tick(step)
+        if loss is not None and step % settings.watch == 0:
+            watching.note(loss=loss)
+
+    with ExitStack() as stack:
+        yield tick
 
 
 # Config of a resumed run, and of a run that starts from another run.
@@ -401,8 +455,9 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
             building.append_metrics(line)
         if is_file(folder.path / UNKNOWN_FILE):
             shutil.copyfile(folder.path / UNKNOWN_FILE, building.path / UNKNOWN_FILE)
-        if is_folder(folder.path / "tensorboard"):
-            shutil.copytree(folder.path / "tensorboard", building.path / "tensorboard", symlinks=True)
+        for name in ("tensorboard", "watch"):
+            if is_folder(folder.path / name):
+                shutil.copytree(folder.path / name, building.path / name, symlinks=True)
         copied = {"trainer", "metrics.jsonl", *(path.name for path in building.path.iterdir())}  # metrics may be empty
         left_out = sorted(path.name for path in folder.path.iterdir() if path.name not in copied)
     print_status(f"New learning-rate schedule: {config.schedules[-1]}", show=True)

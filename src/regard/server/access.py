@@ -81,10 +81,9 @@ class AccessControl:
             if message["type"] == "http.response.start":
                 started = True
                 headers = {**HEADERS, **self._cookie_header(request)}
-                message["headers"] = [
-                    *message.get("headers", []),
-                    *((name.encode(), value.encode()) for name, value in headers.items()),
-                ]
+                own = message.get("headers", [])  # a page may have a policy of its own
+                more = [(name.encode(), value.encode()) for name, value in headers.items()]
+                message["headers"] = [*own, *(pair for pair in more if pair[0] not in dict(own))]
             await send(message)
 
         rejection = self._rejection(request)

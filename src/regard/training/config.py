@@ -246,6 +246,9 @@ class TrainingConfig:
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
     """Also write metrics for TensorBoard into the folder of the run (needs the extra track)."""
+    watch: Annotated[int, Limits(0, 10**9)] = 0
+    """Number of training steps between two measurements of the attention, which `regard show RUN/watch` shows, also
+    during the training; 0: none. See docs/how-to/watch-a-training.md."""
     use: ClassVar[str] = "transformer"
     """Row of `FLAGS`."""
 
@@ -309,7 +312,7 @@ class TrainingConfig:
         return [*kept, self.steps]
 
 
-COMMON = ("steps", "lr", "seed", "snapshots", "freeze")  # Training flags of every model
+COMMON = ("steps", "lr", "seed", "snapshots", "freeze", "watch")  # Training flags of every model
 LONG = {
     **dict.fromkeys(("compile", "sharded", "tensorboard"), False),
     "accumulate": 1,

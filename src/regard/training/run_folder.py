@@ -356,7 +356,7 @@ class RunFolder:
 
         Raises `InputError` if the run or one of its folders is a link.
         """
-        for name in ("trainer", "snapshots", "kept", "tokenizer", "tensorboard"):
+        for name in ("trainer", "snapshots", "kept", "tokenizer", "tensorboard", "watch"):
             refuse_links(self.path / name, below=self.path.parent)
         lines = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
         write_file(self.metrics_file, "".join(lines).encode())

@@ -113,6 +113,13 @@ class Validate(Protocol):
         """Return the metrics of a model."""
 
 
+class Tick(Protocol):
+    """What follows each training step, and comes before the first one."""
+
+    def __call__(self, batch: Batch | PairBatch | TokenBatch, step: int, loss: float | None = None) -> None:
+        """Receive a batch of the step, the number of steps so far, and their last loss."""
+
+
 class Learner:
     """One model, trained by all processes of a training run. `drops`: whether the model has dropout."""
 
@@ -125,7 +132,9 @@ class Learner:
         *,
         context: DistributedContext = SINGLE_PROCESS,
         drops: bool = False,
+        tick: Tick | None = None,
     ) -> None:
+        self.tick = tick
         self.state, self.settings, self.batches, self.context = state, settings, batches, context
         self.folder, self.tokens, self.drops = folder, 0, drops
         self.module = _distribute(state.objective, settings, context)
@@ -201,6 +210,8 @@ class Learner:
             torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{self.context.rank}"))
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
         tokens = sum(part.tokens for part in parts)
+        if self.tick is not None and not self.tokens:
+            self.tick(parts[0], state.step)
         self.tokens += tokens
         state.optimizer.zero_grad()
         shares = [self.context.share(part) for part in parts]
@@ -226,6 +237,8 @@ class Learner:
         if settings.average:
             state.update_average(settings.average)
         state.progress.place = self.batches.place
+        if self.tick is not None:
+            self.tick(parts[0], state.step, value)
         return value, torch.cat(corrects) if len(corrects) > 1 else corrects[0]
 
     def _add_gradients(self, batch: Batch | PairBatch | TokenBatch, tokens: int) -> tuple[Tensor, Tensor]:

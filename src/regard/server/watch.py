@@ -1,0 +1,44 @@
+"""The page of a training that runs, from the folder that `regard.watch` writes to."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError
+from regard.interpret.health import read_watch
+from regard.interpret.watch_page import render_watch
+from regard.server.serve import check_server, serve
+from regard.viz.report_page import render_page
+
+EVERY = 10  # seconds between two readings of the files
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+
+def show_watch(folder: Path, *, port: int | None, host: str, browser: bool) -> None:
+    """Serve the page of a watch until interrupted; the browser loads it again every `EVERY` seconds.
+
+    Raises `InputError` for a damaged file, and errors as `show`.
+    """
+    read_watch(folder)
+    check_server("the page of a watch")
+    serve(partial(_make_app, folder), f"the watch {str(folder)!r}", host, port, browser=browser)
+
+
+def _make_app(folder: Path, *, hosts: Any, token: str | None) -> Any:
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.responses import HTMLResponse
+    from starlette.routing import Route
+
+    from regard.server.access import AccessControl
+
+    def page(request: Any) -> HTMLResponse:
+        try:
+            text = render_watch(read_watch(folder), f"This page reads the files again every {EVERY} seconds.")
+        except InputError as error:  # nothing is measured yet, or the folder was removed
+            text = render_page("Attention during a training", [str(error)])
+        return HTMLResponse(text, headers={"refresh": str(EVERY), "content-security-policy": POLICY})
+
+    app = Starlette(routes=[Route("/", page)], middleware=[Middleware(AccessControl, hosts=hosts, token=token)])
+    app.state.queues = []
+    return app
