@@ -30,8 +30,8 @@ PALETTE = [round(255 * part) for level in range(256) for part in to_rgb(COLOURS(
 UNMEASURED = "not measured"
 
 
-def render_watch(record: Any, live: str = "") -> str:
-    """Return the page of a `WatchRecord`. `live`: a sentence for the page of a training that runs. Raises `InputError`
+def render_watch(record: Any, note: str = "", script: str = "") -> str:
+    """Return the page of a `WatchRecord`. `note`: its first sentence. `script`: as in `render_page`. Raises `InputError`
     if nothing was measured."""
     if not record.rows:
         raise InputError("nothing was measured: the page would be empty")
@@ -42,7 +42,7 @@ def render_watch(record: Any, live: str = "") -> str:
     first, last = record.rows[0]["step"], record.rows[-1]["step"]
     warned = {(row["layer"], row["head"]) for row in record.warnings}
     parts: list[Part] = [
-        *([live] if live else []),
+        note,
         Markup(_grid(heads, layers, warned)),
         f"Each row is a layer, each column a head. Curve: mean entropy of the weights, divided by that of equal "
         f"weights (dashed), from step {first} to {last}; the line below is 0. Red: {len(warned)} heads with a warning. "
@@ -57,7 +57,7 @@ def render_watch(record: Any, live: str = "") -> str:
     else:
         parts.append("No loss was noted: watch.note(loss=...) adds it.")
     parts += [note["error"] for note in record.notes if "error" in note]
-    return render_page("Attention during a training", parts)
+    return render_page("Attention during a training", parts, script)
 
 
 def _grid(

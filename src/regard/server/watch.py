@@ -11,7 +11,8 @@ from regard.server.serve import check_server, serve
 from regard.viz.report_page import render_page
 
 EVERY = 10  # seconds between two readings of the files
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
+POLICY = "frame-ancestors 'none'"  # the page names the rest
+AGAIN = f"setTimeout(() => location.reload(), {1000 * EVERY});"
 
 
 def show_watch(folder: Path, *, port: int | None, host: str, browser: bool) -> None:
@@ -34,10 +35,10 @@ def _make_app(folder: Path, *, hosts: Any, token: str | None) -> Any:
 
     def page(request: Any) -> HTMLResponse:
         try:
-            text = render_watch(read_watch(folder), f"This page reads the files again every {EVERY} seconds.")
+            text = render_watch(read_watch(folder), f"This page reads the files again every {EVERY} seconds.", AGAIN)
         except InputError as error:  # nothing is measured yet, or the folder was removed
-            text = render_page("Attention during a training", [str(error)])
-        return HTMLResponse(text, headers={"refresh": str(EVERY), "content-security-policy": POLICY})
+            text = render_page("Attention during a training", [str(error)], AGAIN)
+        return HTMLResponse(text, headers={"content-security-policy": POLICY})
 
     app = Starlette(routes=[Route("/", page)], middleware=[Middleware(AccessControl, hosts=hosts, token=token)])
     app.state.queues = []
