@@ -31,8 +31,10 @@ UNMEASURED = "not measured"
 
 
 def render_watch(record: Any, note: str = "", script: str = "") -> str:
-    """Return the page of a `WatchRecord`. `note`: its first sentence. `script`: as in `render_page`. Raises `InputError`
-    if nothing was measured."""
+    """Return the page of a `WatchRecord`. `note`: its first sentence. `script`: as in `render_page`.
+
+    Raises `InputError` if nothing was measured.
+    """
     if not record.rows:
         raise InputError("nothing was measured: the page would be empty")
     heads: dict[tuple[str, int], list[dict[str, Any]]] = {}

@@ -12,7 +12,8 @@ from regard.viz.report_page import render_page
 
 EVERY = 10  # seconds between two readings of the files
 POLICY = "frame-ancestors 'none'"  # the page names the rest
-AGAIN = f"setTimeout(() => location.reload(), {1000 * EVERY});"
+AGAIN = f"""if (location.hash) location.replace(location.hash); // a reload forgets which head is shown
+setTimeout(() => location.reload(), {1000 * EVERY});"""
 
 
 def show_watch(folder: Path, *, port: int | None, host: str, browser: bool) -> None:
