@@ -12,7 +12,8 @@ from regard.viz.report_page import render_page
 
 EVERY = 10  # seconds between two readings of the files
 POLICY = "frame-ancestors 'none'"  # the page names the rest
-AGAIN = f"""if (location.hash) location.replace(location.hash); // a reload forgets which head is shown
+AGAIN = f"""const shown = location.hash; // after a reload, no head is shown
+if (shown) {{ location.replace("#"); location.replace(shown); }}
 setTimeout(() => location.reload(), {1000 * EVERY});"""
 
 
