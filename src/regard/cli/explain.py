@@ -183,7 +183,8 @@ def run_circuit(argv: list[str]) -> None:
 class TimelineFlags:
     """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role does it
     take (previous token, duplicate token, induction, first token, ...), at which training step, and in which order do
-    roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a task's name."""
+    roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a task's name; or a
+    folder with the checkpoints (checkpoint-500, ...) of a language model that transformers trained."""
 
     samples: int = SAMPLE_COUNT
     """Number of samples on which every snapshot is measured (2 or more)."""

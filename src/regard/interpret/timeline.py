@@ -37,10 +37,8 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from torch import Tensor, nn
 
+from regard.activations.weights import intervene, record_weights
 from regard.arguments import public
-from regard.attention.interventions import intervene, record_own
-from regard.attention.layer import attention_layers
-from regard.attention.names import short_name
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.evaluation.accuracy import output_losses
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RELEVANT = "relevant-input"
+REPEATED = 24  # tokens that are repeated in the samples of a model of transformers
 ROUNDING = 1e-2  # Largest difference of the sum of a row of weights from 1 by rounding, in half precision
 
 
@@ -103,6 +102,7 @@ class Samples:
     targets: Tensor  # (B, To) int64 classes, or float32 values of real outputs (B, To)
     is_output: Tensor  # (B, To) bool, False where the target is ignored
     keys: Mapping[LayerKind, KeySets]
+    note: str = "Snapshots have half precision."
 
     def losses(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Return the loss (B, To) of each output in nats, or half the squared error, and which outputs are correct."""
@@ -142,13 +142,13 @@ def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
     """Measure every head of a model in evaluation mode. Raises `InputError` for a model without attention, or with
     layers that are recorded in another shape."""
     model.eval()
-    with record_own(model) as records:
+    with record_weights(model) as records:
         losses, right = samples.losses(model)
     heads, columns = list[Head](), list[dict[str, float]]()
     base = samples.mean(losses)
-    for full_name, layer in attention_layers(model).items():
-        name = short_name(full_name)
-        keys, weights = samples.keys[layer_kind(name)], records[name].weights.float()
+    for name, record in records.items():
+        keys = next(iter(samples.keys.values())) if len(samples.keys) == 1 else samples.keys[layer_kind(name)]
+        weights = record.weights.float()
         shape, visible = (len(weights), *weights.shape[2:]), keys.visible.shape
         if shape != visible:
             raise InputError(
@@ -165,7 +165,7 @@ def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
             rows = keys.relevant.any(-1)
             relevance = (weights * keys.relevant.unsqueeze(1)).sum(-1).transpose(1, 2)[rows].double().mean(0)
         measured = {"uniform": 1 - deviation, "relevance": relevance, "entropy": entropy, **keys.scores(weights)}
-        for head in range(layer.heads):
+        for head in range(weights.shape[1]):
             with intervene(model, name, heads=[head]):
                 increase = samples.mean(samples.losses(model)[0]) - base
             heads.append(Head(name, head))
@@ -220,6 +220,19 @@ def pair_samples(task: Any, count: int, seed: int) -> Samples:
         CROSS: _cross_attention(present, is_output, relevant),
     }
     return Samples(lambda model: model(batch.source, present, batch.target_in), batch.target, is_output, keys)
+
+
+def repeated_samples(vocabulary: int, count: int, seed: int) -> Samples:
+    """Draw random tokens that are repeated once, for a language model of transformers (Olsson et al. 2022, "In-context
+    Learning and Induction Heads", the prefix matching score). Outputs are the tokens of the repetition."""
+    half = torch.randint(vocabulary, (count, REPEATED), generator=make_generator(seed, "timeline"))
+    tokens = torch.cat([half, half], 1)
+    present = torch.ones_like(tokens, dtype=torch.bool)
+    is_output = present & (torch.arange(2 * REPEATED) >= REPEATED) & (torch.arange(2 * REPEATED) < 2 * REPEATED - 1)
+    keys = _self_attention(tokens, present, None, causal=True)
+    note = f"Samples: {REPEATED} random tokens, repeated once; outputs are the tokens of the repetition."
+    run = lambda model: model(input_ids=tokens).logits.float()  # noqa: E731
+    return Samples(run, tokens.roll(-1, 1), is_output, {"decoder": keys}, note)
 
 
 SAMPLES = {"tokens": token_samples, "numbers": answer_samples, "text": pair_samples}
@@ -452,6 +465,8 @@ class Timeline(Result):
     runs: list[Development]
     remark: str = ""
     """What distinguishes the weights from those of a softmax; empty for a softmax."""
+    note: str = Samples.note
+    """What holds for the samples or the snapshots."""
 
     @property
     def steps(self) -> list[int]:
@@ -570,7 +585,7 @@ class Timeline(Result):
             f"Score: 0 for uniform attention, 1 for attention to only the role's keys. A head has formed at the "
             f"first snapshot from which its score stays at {self.threshold:g} or above. Seeds are matched by "
             f"role: the head of a role is the first to form, of several at once the strongest.",
-            f"Measured on {self.samples:,} samples, the same for all snapshots. Snapshots have half precision.",
+            f"Measured on {self.samples:,} samples, the same for all snapshots. {self.note}",
             "How often a role of this table is wrong is not measured; `regard examine` names the roles of the "
             "trained model with their error rates.",
             *([f"Attention weights: {self.remark}."] if self.remark else []),

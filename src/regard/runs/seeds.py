@@ -20,7 +20,16 @@ from regard.errors import InputError
 from regard.fast.threads import limit_threads
 from regard.interpret.estimates import Estimate, describe_error, error_rates, format_estimate
 from regard.interpret.examination import FILE, Examination, HeadFindings, read_examination
-from regard.interpret.timeline import SAMPLE_COUNT, SAMPLES, THRESHOLD, Development, HeadScores, Timeline, measure_heads
+from regard.interpret.timeline import (
+    SAMPLE_COUNT,
+    SAMPLES,
+    THRESHOLD,
+    Development,
+    HeadScores,
+    Timeline,
+    measure_heads,
+    repeated_samples,
+)
 from regard.io import write_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent, plain_table, to_plain
@@ -135,9 +144,11 @@ def timeline(
 ) -> Timeline:
     """Measure every head at all snapshots of runs that differ only in their seed.
 
-    `runs`: runs, folders of runs, or names of runs in `savepath`. `samples`: number of samples, the same for all
-    snapshots, drawn by `seed`. `threshold`: score (above 0, below 1) from which a head has a role. `progress`:
-    show the number of measured snapshots on standard error. `trust_code`, `trust_edited`: as in `regard.load`.
+    `runs`: runs, folders of runs, or names of runs in `savepath`; or folders with the checkpoints (`checkpoint-N`) of
+    language models that transformers trained, whose samples are random tokens that are repeated once. `samples`:
+    number of samples, the same for all snapshots, drawn by `seed`. `threshold`: score (above 0, below 1) from which a
+    head has a role. `progress`: show the number of measured snapshots on standard error. `trust_code`, `trust_edited`:
+    as in `regard.load`.
 
     Raises `InputError` for runs without snapshots, of different tasks, or with different options, for equal
     seeds, and for a model without attention.
@@ -146,12 +157,15 @@ def timeline(
     """
     if not 0 < threshold < 1:
         raise InputError(f"threshold {threshold} is out of range: choose above 0 and below 1")
+    if not runs:
+        raise InputError("there are no runs: name the folders of one or more runs")
+    checkpoints = [_checkpoints(run) if isinstance(run, str | Path) else [] for run in runs]
+    if all(checkpoints):
+        return _checkpoint_timeline(checkpoints, samples, threshold, seed, progress)
     folders = [
         find_run(run, Path(savepath), trust_edited=trust_edited) if isinstance(run, str | Path) else run.files
         for run in runs
     ]
-    if not folders:
-        raise InputError("there are no runs: name the folders of one or more runs")
     for folder in folders:
         folder.check_snapshots()
     configs = [folder.read_config(trust_code=trust_code) for folder in folders]
@@ -175,16 +189,7 @@ def timeline(
                     steps.append(step)
                     scores.append(measure_heads(model, drawn))
                     advance()
-            developments.append(
-                Development(
-                    run=str(folder.path),
-                    seed=config.training.seed,
-                    steps=steps,
-                    heads=scores[0].heads,
-                    roles={role: np.stack([step.roles[role] for step in scores]) for role in scores[0].roles},
-                    **{name: np.array([getattr(step, name) for step in scores]) for name in HeadScores._fields[2:]},
-                )
-            )
+            developments.append(_development(str(folder.path), config.training.seed, steps, scores))
     return Timeline(
         task=task.name,
         kind=configs[0].kind,
@@ -193,6 +198,48 @@ def timeline(
         runs=developments,
         remark=describe_model(build_model(configs[0], task)),
     )
+
+
+def _development(run: str, seed: int, steps: list[int], scores: Sequence[HeadScores]) -> Development:
+    return Development(
+        run=run,
+        seed=seed,
+        steps=steps,
+        heads=scores[0].heads,
+        roles={role: np.stack([step.roles[role] for step in scores]) for role in scores[0].roles},
+        **{name: np.array([getattr(step, name) for step in scores]) for name in HeadScores._fields[2:]},
+    )
+
+
+def _checkpoints(folder: str | Path) -> list[tuple[int, Path]]:
+    """Return the steps and folders of checkpoints that transformers' Trainer wrote to a folder."""
+    paths = [path for path in Path(folder).glob("checkpoint-*") if path.name[11:].isdecimal()]
+    return sorted((int(path.name[11:]), path) for path in paths)
+
+
+def _checkpoint_timeline(
+    runs: Sequence[list[tuple[int, Path]]], samples: int, threshold: float, seed: int, progress: bool
+) -> Timeline:
+    """Measure the heads of language models at checkpoints of transformers; each folder counts as one seed."""
+    from regard.external.loading import look  # slow to import
+
+    steps, developments = [step for step, _ in runs[0]], []
+    if any([step for step, _ in run] != steps for run in runs):
+        raise InputError("the folders have checkpoints of other steps: give trainings with the same steps")
+    with counting_bar("timeline, checkpoints", 0, len(steps) * len(runs), show=progress) as advance:
+        for number, run in enumerate(runs):
+            scores = []
+            for _, path in run:
+                model: Any = look(path).model
+                kind = type(model).__name__
+                if not kind.endswith(("ForCausalLM", "LMHeadModel")):
+                    raise InputError(f"{str(path)!r} is a {kind}: the timeline of checkpoints needs a language model")
+                drawn = repeated_samples(model.config.get_text_config().vocab_size, samples, seed)
+                scores.append(measure_heads(model, drawn))
+                advance()
+            developments.append(_development(str(run[0][1].parent), number, steps, scores))
+    task = runs[0][0][1].parent.name
+    return Timeline(task=task, kind=kind, samples=samples, threshold=threshold, runs=developments, note=drawn.note)
 
 
 UNMATCHED = (
