@@ -5,9 +5,11 @@ import copy
 import gc
 import html
 import math
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -388,7 +390,7 @@ def test_a_warning_is_given_once_and_stands_in_the_file_and_on_the_page(tmp_path
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(30)  # scores far above those of healthy trainings
-    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0)
     with pytest.warns(WatchWarning) as given, regard.watch(model, every=1, out=tmp_path) as watch:
         for step in range(3):
             model(TOKENS).square().mean().backward()
@@ -401,11 +403,62 @@ def test_a_warning_is_given_once_and_stands_in_the_file_and_on_the_page(tmp_path
     assert record.warnings == watch.warnings
     assert record.rows == watch.rows
     assert record.notes == watch.notes
+    with regard.record(model.eval(), "layer.1.weights") as cache:
+        model(TOKENS[:1])
+    assert torch.equal(record.pictures[1]["layer.1"], (255 * cache["layer.1.weights"][0]).round().byte())
+    assert not torch.equal(record.pictures[0]["layer.1"], record.pictures[1]["layer.1"])
     page = record.to_html(tmp_path / "watch.html").read_text(encoding="utf-8")
     assert all(line.removesuffix(".") in html.unescape(page) for line in lines if line.startswith("step 0"))
     assert page == watch.to_html(tmp_path / "again.html").read_text(encoding="utf-8")
+    assert page.count('<section class="head"') == 6 and page.count('src="data:image/png') == 12
     with pytest.raises(InputError, match="nothing was measured"):
         regard.WatchRecord().to_html(tmp_path / "empty.html")
+
+
+def test_measures_go_to_tensorboard_and_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    sent: list[Any] = []
+    wandb = SimpleNamespace(run=SimpleNamespace(log=lambda numbers, commit: sent.append((numbers, commit))))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    model = SmallGPT()
+    watch = run_steps(model, torch.optim.SGD(model.parameters(), 0.1), 4, out=tmp_path, tensorboard=True)
+    scalars = events.EventAccumulator(str(tmp_path)).Reload().Scalars("entropy/layer.1/head 2")
+    rows = [row for row in watch.rows if (row["layer"], row["head"]) == ("layer.1", 2)]
+    assert [(event.step, event.value) for event in scalars] == [
+        (row["step"], pytest.approx(row["entropy"])) for row in rows
+    ]
+    assert [numbers["entropy/layer.1/head 2"] for numbers, _ in sent] == [row["entropy"] for row in rows]
+    assert [(numbers["watched step"], commit) for numbers, commit in sent] == [(0, False), (2, False), (4, False)]
+    with pytest.raises(InputError, match="tensorboard needs out"):
+        regard.watch(model, tensorboard=True)
+
+
+@pytest.mark.parametrize("task", ["counting", "copy", "induction"])
+def test_train_has_a_watch(task: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"hidden": 8, "batchsize": 4, "progress": False}
+    plain = regard.train(task, steps=4, savepath=tmp_path / "plain", **options)
+    regard.train(task, steps=2, savepath=tmp_path / "watched", watch=2, **options)
+    run = regard.train(task, steps=4, savepath=tmp_path / "watched", resume=True, progress=False)
+    record = regard.read_watch(run.folder / "watch")
+    head = [row["step"] for row in record.rows if (row["layer"], row["head"]) == (record.rows[0]["layer"], 0)]
+    assert head == [0, 2, 4] and [note["step"] for note in record.notes] == [2, 4]
+    again = regard.train(task, steps=4, savepath=tmp_path / "again", watch=3, **options)
+    for name, value in plain.model.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], value)
+
+
+def test_the_served_page_follows_the_files(tmp_path: Path) -> None:
+    pytest.importorskip("starlette.testclient")
+    from starlette.testclient import TestClient
+
+    from regard.server.watch import make_app
+
+    model = SmallGPT()
+    client = TestClient(make_app(tmp_path, hosts=None, token=None))
+    assert "watch.jsonl" in client.get("/").text  # does not exist yet
+    run_steps(model, torch.optim.SGD(model.parameters(), 0.1), 2, out=tmp_path)
+    answer = client.get("/")
+    assert "steps 0 to 2:" in answer.text and answer.headers["content-security-policy"] == "frame-ancestors 'none'"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import regard
 from regard.interpret.examination import read_examination
 from regard.runs import seeds as several_seeds
+from regard.streams import make_generator
 from regard.training.run_folder import RunFolder
 from regard_lab.bench.known_models import compiled_model
 from tests.conftest import Command
@@ -228,3 +230,27 @@ def test_the_command_prints_and_writes(command: Command, folders: list[Path], tm
     status, out, _ = command("timeline", "--help")
     assert status == 0 and "--threshold" in out and "RUN..." in out
     assert command("timeline")[0] == 2
+
+
+def test_checkpoints_of_transformers_have_a_timeline(command: Command, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=9, n_embd=8, n_head=2, n_layer=1, n_positions=48, bos_token_id=0)
+    for step in (20, 5):
+        model = transformers.GPT2LMHeadModel(config).eval()
+        model.save_pretrained(tmp_path / f"checkpoint-{step}")
+    result = regard.timeline([tmp_path], samples=3, progress=False)
+    run = result.runs[0]
+    half = torch.randint(9, (3, 24), generator=make_generator(0, "timeline"))
+    model.set_attn_implementation("eager")
+    output, fair = model(torch.cat([half, half], 1), output_attentions=True), 1 / torch.arange(2, 49)
+    score = (output.attentions[0][:, :, 1:, 0] - fair) / (1 - fair)
+    assert run.steps == [5, 20] and not np.allclose(run.roles["first-token"][0], run.roles["first-token"][1])
+    assert run.roles["first-token"][0] == pytest.approx(score.mean((0, 2)).detach().numpy(), abs=1e-5)
+    loss = torch.nn.functional.cross_entropy(output.logits[:, 24:-1].flatten(0, 1), half[:, 1:].flatten())
+    assert run.loss[0] == pytest.approx(loss.item(), abs=1e-5)
+    status, printed, _ = command("timeline", tmp_path, "--samples", "3")
+    assert status == 0 and "24 random tokens, repeated once" in " ".join(printed.split())
+    bert = transformers.BertConfig(vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1)
+    transformers.BertModel(bert).save_pretrained(tmp_path / "other" / "checkpoint-1")
+    with pytest.raises(regard.InputError, match="is a BertModel: the timeline of checkpoints needs a language model"):
+        regard.timeline([tmp_path / "other"], progress=False)

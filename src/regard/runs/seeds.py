@@ -230,7 +230,7 @@ def _checkpoint_timeline(
         for number, run in enumerate(runs):
             scores = []
             for _, path in run:
-                model: Any = look(path).model
+                model: Any = look(path, str).model  # the samples need no tokenizer
                 kind = type(model).__name__
                 if not kind.endswith(("ForCausalLM", "LMHeadModel")):
                     raise InputError(f"{str(path)!r} is a {kind}: the timeline of checkpoints needs a language model")

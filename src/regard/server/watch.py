@@ -24,10 +24,11 @@ def show_watch(folder: Path, *, port: int | None, host: str, browser: bool) -> N
     """
     read_watch(folder)
     check_server("the page of a watch")
-    serve(partial(_make_app, folder), f"the watch {str(folder)!r}", host, port, browser=browser)
+    serve(partial(make_app, folder), f"the watch {str(folder)!r}", host, port, browser=browser)
 
 
-def _make_app(folder: Path, *, hosts: Any, token: str | None) -> Any:
+def make_app(folder: Path, *, hosts: Any, token: str | None) -> Any:
+    """Return the application; `hosts` and `token` as in `AccessControl`."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.responses import HTMLResponse
