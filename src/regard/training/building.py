@@ -190,16 +190,6 @@ def check_attention_part(choice: PartChoice) -> None:
             check_masked(recorded, causal_mask(STEPS, STEPS))
 
 
-def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
-    """Raise `PluginError` unless custom code works on a small batch. The model is not changed."""
-    code = " with ".join(config.custom_parts)
-    with custom_code(f"{code} fails on a batch of {SAMPLES}"):
-        logits = _logits(code, config, task, copy.deepcopy(model))
-        if not logits.requires_grad:
-            raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
-        logits.float().logsumexp(-1).mean().backward()
-
-
 def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Tensor:
     """Return the logits of a small batch, sampled by the task or, for a task with text, arbitrary."""
     device = next((parameter.device for parameter in model.parameters()), None)
@@ -212,7 +202,16 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
         text = collate([[index] for index in range(SAMPLES)])
         batch = PairBatch(text, text)
     if isinstance(batch, Batch) and config.on not in TASKS:
-        _check_answers(code, task, batch)
+        custom: Any = task
+        outputs, classes = task.sizes["outputs"], task.sizes["classes"]
+        _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
+        if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
+            raise PluginError(
+                f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}, the range of "
+                "its property classes"
+            )
+        _check_tensor(code, "relevance", custom.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
+        custom.render(batch.inputs[0])
     batch = batch.to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)
@@ -230,18 +229,6 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
     states, _ = model.step(batch.target_in[:, :1], model.start(memory))
     _check_tensor(code, "logits of one step", model.logits(states), (SAMPLES, 1, symbols))
     return logits
-
-
-def _check_answers(code: str, task: Any, batch: Batch) -> None:
-    outputs, classes = task.sizes["outputs"], task.sizes["classes"]
-    _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
-    if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
-        raise PluginError(
-            f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}, the range of "
-            "its property classes"
-        )
-    _check_tensor(code, "relevance", task.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
-    task.render(batch.inputs[0])
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
@@ -288,8 +275,13 @@ def start(
     if config.custom_parts:
         check_custom_parts(config.model)
     model = _initial_model(config, task, before)
-    if config.custom_parts:
-        check_custom_model(config, task, model)
+    if config.custom_parts:  # custom code must work on a small batch; the model does not change
+        code = " with ".join(config.custom_parts)
+        with custom_code(f"{code} fails on a batch of {SAMPLES}"):
+            logits = _logits(code, config, task, copy.deepcopy(model))
+            if not logits.requires_grad:
+                raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
+            logits.float().logsumexp(-1).mean().backward()
     generator = make_generator(settings.seed, "train")
     objective = make_objective(model.to(context.device), settings, generator)
     if settings.sharded:
