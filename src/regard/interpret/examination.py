@@ -152,7 +152,7 @@ def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
     """Return the scores (Tq, Tk) of the yardstick for trials of inputs that can share a batch."""
     yardstick = choose_yardstick(trials[0].probe)
     if yardstick is MEAN:
-        return [effects.replace_each(trial, effects.mean_embedding(trial)) for trial in trials]
+        return [effects.replace_each(trial, trial.mean_embedding) for trial in trials]
     replacements = [
         (effects.other_tokens if yardstick is OTHER_TOKENS else effects.resampled_tokens)(trial) for trial in trials
     ]
