@@ -410,7 +410,11 @@ def _connected(address: str | None) -> Iterator[Any]:
     if ray.is_initialized():  # for example in a notebook that uses Ray for other work
         yield ray
         return
-    target = address or os.environ.get("RAY_ADDRESS") or _last_address() or "auto"
+    target = address or os.environ.get("RAY_ADDRESS")
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    if not target and is_file(note):  # the address of the last cluster of this machine
+        target = read_text(note, "start Ray anew").strip()
+    target = target or "auto"
     _check_reachable(target)
     try:
         with (
@@ -428,12 +432,6 @@ def _connected(address: str | None) -> Iterator[Any]:
             yield ray
     finally:
         ray.shutdown()
-
-
-def _last_address() -> str | None:
-    """Return the address of the last cluster of this machine, if Ray has stored one."""
-    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
-    return read_text(note, "start Ray anew").strip() if is_file(note) else None
 
 
 def _check_reachable(address: str) -> None:
