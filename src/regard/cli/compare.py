@@ -115,13 +115,11 @@ def run_compare(argv: list[str]) -> None:
     # Each value is parsed together with the first value of every other varied flag. This combination is one of
     # the variants, so an invalid combination is refused before any training starts.
     first = {name: f"--{name}={texts[0]}" for name, texts in vary.items()}
-    combination = [*argv, *first.values()]
-    base = make_config(task, model_choice(combination))
+    base = make_config(task, model_choice([*argv, *first.values()]))
     for name, texts in vary.items():
         if name not in base.flags():
             make_config(task, {"model": base.kind, name: texts[0]})  # raises, and lists the flags
-    config, _ = parse_config(base, combination, task=task)
-    fixed = {**given_flags(combination, config, base), "model": base.kind}
+    fixed = _flags(task, [*argv, *first.values()])
     if "seed" in vary or "seed" in fixed:
         raise InputError(
             "seed cannot be set: each variant is trained with seeds from 0; set the number of seeds with --seeds"
@@ -182,6 +180,12 @@ def _split(text: str) -> tuple[str, list[str]]:
             f"mechanism as alibi+sink, or separate the mechanisms by semicolons"
         )
     return name, parts
+
+
+def _flags(task: str, argv: list[str]) -> dict[str, Any]:
+    base = make_config(task, model_choice(argv))
+    config, _ = parse_config(base, argv, task=task)
+    return {**given_flags(argv, config, base), "model": base.kind}
 
 
 def _parse_value(task: str, argv: list[str], name: str, text: str) -> Any:

@@ -49,7 +49,11 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
     """
     named = dict(model.named_parameters())
     for part in parts:
-        parameters = [parameter for name, parameter in named.items() if _is_in(name, part)]
+        parameters = [
+            parameter
+            for name, parameter in named.items()
+            if any(f"{alias}.".startswith(f"{part}.") for alias in (short_name(name), _without_side(short_name(name))))
+        ]
         if not parameters:
             raise InputError(
                 f"freeze {part!r}: the model has no part with this name; choose {', '.join(parts_of(model))}, "
@@ -70,11 +74,6 @@ def parts_of(model: nn.Module) -> list[str]:
         if inner and inner[0].isdigit() and f"{part}.{inner[0]}" not in layers:
             layers.append(f"{part}.{inner[0]}")
     return [name for part, layers in layers_of_part.items() for name in (part, *layers)]
-
-
-def _is_in(name: str, part: str) -> bool:
-    name = short_name(name)
-    return any(f"{alias}.".startswith(f"{part}.") for alias in (name, _without_side(name)))
 
 
 def _without_side(name: str) -> str:
