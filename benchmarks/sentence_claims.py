@@ -24,7 +24,6 @@ from regard.interpret.examination import (
     alignment_quality,
     claim_relevance,
     even_weights,
-    measure_movement,
     measure_relevance,
     share,
 )
@@ -51,7 +50,7 @@ from regard.interpret.roles import (
 from regard.runs.run import visible
 from regard.runs.tensor_run import AnswerRun, LanguageRun
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
-from regard.viz.maps import CROSS, LayerMap
+from regard.viz.maps import CROSS, LayerMap, mean_distance
 from regard.viz.subject import KnowsAlignment
 from regard_lab.bench.known_models import KnownModel
 from regard_lab.programs.compiler import Circuit
@@ -423,9 +422,10 @@ def _relevance(maps: Sequence[LayerMap], causal: bool, draw: np.ndarray) -> list
     even = np.array([share(even_weights(relevant.shape, causal), relevant) for relevant in relevance])
     shares = np.stack([share(*pair) for pair in zip(weights, relevance, strict=True)], 1)
     permuted = np.stack([share(own, relevance[other]) for own, other in zip(weights, others, strict=True)], 1)
+    movement = mean_distance((own, weights[other]) for own, other in zip(weights, others, strict=True))
     return [
         {**measure_relevance(own, other, even, draw), "moved": float(moved)}
-        for own, other, moved in zip(shares, permuted, measure_movement(weights, others), strict=True)
+        for own, other, moved in zip(shares, permuted, movement, strict=True)
     ]
 
 

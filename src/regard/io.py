@@ -748,7 +748,11 @@ def hold_lock(path: Path) -> Iterator[None]:
         holder = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
         file.write_text(json.dumps(holder))
     except Timeout:
-        raise BusyError(path, _read_holder(file)) from None
+        owner = "another process"
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads(file.read_text())
+            owner = f"process {known['process']} on {known['host']} since {known['since']}"
+        raise BusyError(path, owner) from None
     except OSError as error:
         lock.release()
         if error.errno not in NO_LOCKS:
@@ -795,11 +799,3 @@ def build_once(
                 on_wait(f"waiting: {str(path)!r} is being written by {busy.holder}")
             reported = True
             time.sleep(PAUSE)
-
-
-def _read_holder(file: Path) -> str:
-    try:
-        holder = json.loads(file.read_text())
-        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"

@@ -133,19 +133,7 @@ def use_choices(choices: Mapping[str, str]) -> Iterator[None]:
 
 def _measured(path: Path, machine: str, implementations: Mapping[str, Callable[[], object]]) -> str:
     """Measure, store and return a choice; or return the choice that another process stored in the meantime."""
-    times = _time(implementations)
-    default, fastest = next(iter(times)), min(times, key=lambda name: times[name])
-    choice = fastest if times[fastest] * GAIN <= times[default] else default
-    if (stored := _stored(path, implementations)) is not None:
-        return stored
-    milliseconds = {name: round(1000 * seconds, 3) for name, seconds in times.items()}
-    content = {"choice": choice, "machine": machine, "milliseconds": milliseconds}
-    write_state(path, json.dumps(content, indent=1) + "\n")
-    return choice
-
-
-def _time(implementations: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the shortest processor time of each implementation in seconds, in one thread of PyTorch."""
+    # The shortest processor time of each in seconds, in one thread of PyTorch
     times = dict.fromkeys(implementations, float("inf"))
     with one_thread():
         for implementation in implementations.values():
@@ -155,7 +143,14 @@ def _time(implementations: Mapping[str, Callable[[], object]]) -> dict[str, floa
                 begin = time.thread_time()
                 implementation()
                 times[name] = min(times[name], time.thread_time() - begin)
-    return times
+    default, fastest = next(iter(times)), min(times, key=lambda name: times[name])
+    choice = fastest if times[fastest] * GAIN <= times[default] else default
+    if (stored := _stored(path, implementations)) is not None:
+        return stored
+    milliseconds = {name: round(1000 * seconds, 3) for name, seconds in times.items()}
+    content = {"choice": choice, "machine": machine, "milliseconds": milliseconds}
+    write_state(path, json.dumps(content, indent=1) + "\n")
+    return choice
 
 
 def _stored(path: Path, implementations: Mapping[str, Callable[[], object]]) -> str | None:

@@ -374,13 +374,12 @@ class CaptureSession:
         if not self.recorder.partial:
             return call.rows(slice(None))
         blocks = [positions[start : start + BLOCK] for start in range(0, len(positions), BLOCK)] or [[]]
-        parts = [self._select_heads(*call.rows(list(block))) for block in blocks]
-        masks = [mask for _, mask in parts if mask is not None]
-        return torch.cat([weights for weights, _ in parts], dim=2), torch.cat(masks, dim=2) if masks else None
-
-    def _select_heads(self, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        mask = mask if mask is None else self.recorder.select_heads(mask.expand_as(weights))
-        return self.recorder.select_heads(weights), mask
+        parts, masks = list[Tensor](), list[Tensor]()
+        for block in blocks:
+            weights, mask = call.rows(list(block))
+            parts.append(self.recorder.select_heads(weights))
+            masks += [] if mask is None else [self.recorder.select_heads(mask.expand_as(weights))]
+        return torch.cat(parts, dim=2), torch.cat(masks, dim=2) if masks else None
 
 
 def _as_step(part: CallRecord) -> CallRecord:

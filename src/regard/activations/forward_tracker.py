@@ -220,8 +220,17 @@ class ForwardTracker:
             yield
 
     def _begin(self, module: nn.Module, _: Any) -> None:
-        name = self._find_name(module) if self.active else None
-        if name is None:
+        if not self.active:
+            return
+        # The module may have been added while the model ran.
+        if id(module) not in self.names and self.running and id(module) not in self._unrelated:
+            for path, part in self.model.named_modules():
+                if id(part) not in self.names:
+                    self.names[id(part)] = [layer_name(self.model, path)]
+                    self.named[layer_name(self.model, path)] = part
+            if id(module) not in self.names:
+                self._unrelated[id(module)] = module
+        if (name := self.name_of(module)) is None:
             return
         if not self.running:
             self.missed_calls()
@@ -232,17 +241,6 @@ class ForwardTracker:
         again = self.running[-2:-1] == [name]  # a compiled module, whose hooks run twice
         if not again and not self.captured_elsewhere and getattr(probing, "probe", None) is None:
             self.runs[name] += 1
-
-    def _find_name(self, module: nn.Module) -> str | None:
-        """Return the name of a module, even if the module was added while the model ran."""
-        if id(module) not in self.names and self.running and id(module) not in self._unrelated:
-            for name, part in self.model.named_modules():
-                if id(part) not in self.names:
-                    self.names[id(part)] = [layer_name(self.model, name)]
-                    self.named[layer_name(self.model, name)] = part
-            if id(module) not in self.names:
-                self._unrelated[id(module)] = module
-        return self.name_of(module)
 
     def _end(self, module: nn.Module, _: Any, output: Any) -> None:
         if id(module) in self.names and self.active:

@@ -162,7 +162,15 @@ class OutputAttentionsHook:
         if hasattr(output, "to_tuple"):
             with torch.no_grad():
                 self._record(output, model)
-        self._record_unconfirmed()
+        # Record the softmaxes of layers whose weights the model did not return.
+        calls, self.session.unconfirmed = self.session.unconfirmed or {}, None
+        parts = {part for name in self.recorded for part in and_parents(name)}
+        for layer in calls:
+            if layer in parts or not self.recorded.isdisjoint(and_parents(layer)):
+                continue
+            for call in calls[layer]:
+                if (name := self.session.next_call_name(layer)) is not None:
+                    self.session.record_call(name, call)
         if not hasattr(output, "to_tuple"):
             return None
         self.returned.clear()
@@ -172,19 +180,6 @@ class OutputAttentionsHook:
         if not self.requested.get("output_hidden_states", True):
             output = _without_fields(output, STATES)
         return output if self.requested["return_dict"] else output.to_tuple()
-
-    def _record_unconfirmed(self) -> None:
-        """Record the softmaxes of layers whose weights the model did not return."""
-        session, calls = self.session, self.session.unconfirmed or {}
-        session.unconfirmed = None
-        parts = {part for name in self.recorded for part in and_parents(name)}
-        for layer in calls:
-            if layer in parts or not self.recorded.isdisjoint(and_parents(layer)):
-                continue
-            for call in calls[layer]:
-                name = session.next_call_name(layer)
-                if name is not None:
-                    session.record_call(name, call)
 
     def _record(self, output: Any, model: nn.Module) -> None:
         session = self.session

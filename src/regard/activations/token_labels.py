@@ -96,19 +96,6 @@ def is_inside(name: str, model: str) -> bool:
     return not model or name == model or name.startswith(f"{model}.")
 
 
-def _padding_mask(mask: Any, count: int, start: int) -> Tensor | None:
-    """Return which of `count` tokens are not padding, (B, T) bool; None if the mask does not show the padding.
-
-    `mask` may have a row for each query, or be a dict by kind of layer, as generation builds for a static cache.
-    In later steps such masks do not show the padding, because their window moves.
-    """
-    if isinstance(mask, dict):
-        mask = next((part for part in mask.values() if isinstance(part, Tensor)), None)
-    if isinstance(mask, Tensor) and mask.dim() == 4 and not start:
-        mask = (mask if mask.dtype == torch.bool else mask >= 0).any(1).any(1)[:, :count]
-    return mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
-
-
 class TokenLabels:
     """The tokens that each inner model reads and writes at each step, by model name.
 
@@ -146,7 +133,13 @@ class TokenLabels:
         elif not start:
             self.continued.discard(name)
         self.tokens[name] = tokens.detach()
-        present = _padding_mask(mask, tokens.shape[1], start)
+        # A mask may have a row for each query, or be a dict by kind of layer, as generation builds for a static cache.
+        # In later steps such masks do not show the padding, because their window moves.
+        if isinstance(mask, dict):
+            mask = next((part for part in mask.values() if isinstance(part, Tensor)), None)
+        if isinstance(mask, Tensor) and mask.dim() == 4 and not start:
+            mask = (mask if mask.dtype == torch.bool else mask >= 0).any(1).any(1)[:, : tokens.shape[1]]
+        present = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
         if present is not None and self.prompt:
             present = present[:, -tokens.shape[1] :]
         known = self.present.pop(name, None)

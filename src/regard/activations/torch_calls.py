@@ -222,8 +222,15 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
         _record(requests, AttentionCall.from_weights(changed_weights, mask, call.kind))
         output = replace_rows(output, call.context(F.dropout(changed_weights, call.dropout)), rows)
     elif random_state is not None:
-        with torch.no_grad():
-            _record(requests, AttentionCall.from_weights(*_after_dropout(call, output, random_state), call.kind))
+        # The kernel drew dropout from this state of the CPU generator. A kernel that draws dropout differently is
+        # detected by its output; the weights before dropout are then recorded.
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            weights, mask = call.weights(slice(None))
+            torch.set_rng_state(random_state)
+            dropped = F.dropout(weights, call.dropout)
+            if relative_difference(call.context(dropped), output) is None:
+                weights = dropped
+            _record(requests, AttentionCall.from_weights(weights, mask, call.kind))
     else:
         with torch.no_grad():
             known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs, kind=call.kind)
@@ -234,18 +241,6 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
             contexts = session.receive("z", contexts)
         output = output if contexts is first else call.as_output(contexts)
     return output
-
-
-def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return weights and mask after the dropout that the kernel drew from a state of the CPU generator.
-
-    A kernel that draws dropout differently is detected by its output; the weights before dropout are then returned.
-    """
-    weights, mask = call.weights(slice(None))
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(random_state)
-        dropped = F.dropout(weights, call.dropout)
-    return (dropped if relative_difference(call.context(dropped), output) is None else weights), mask
 
 
 def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:

@@ -500,21 +500,18 @@ class Attention(AttentionLayer):
         if mask is not None:
             mask = as_weights_mask(mask, query.shape[0], query.shape[1], key.shape[1])
         if not prepared:
-            self._check_widths(query, key)
+            widths = (query.shape[-1], query.shape[-1]) if self.widths is None else self.widths
+            if (query.shape[-1], key.shape[-1]) != widths:
+                raise InputError(
+                    f"query {tuple(query.shape)} and key {tuple(key.shape)} do not fit the score: "
+                    f"expected widths {widths[0]} and {widths[1]}"
+                )
             key = self.score.prepare(key)
         by_head = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         context = self.contexts(*by_head, mask, causal=causal, step=step)
         if self.hook is None:
             return context.squeeze(1)
         return self.hook.receive("out", self.hook.receive("z", context, step).squeeze(1), step)
-
-    def _check_widths(self, query: Tensor, key: Tensor) -> None:
-        widths = (query.shape[-1], query.shape[-1]) if self.widths is None else self.widths
-        if (query.shape[-1], key.shape[-1]) != widths:
-            raise InputError(
-                f"query {tuple(query.shape)} and key {tuple(key.shape)} do not fit the score: "
-                f"expected widths {widths[0]} and {widths[1]}"
-            )
 
 
 def check_without_projections(mechanism: Mechanism) -> None:

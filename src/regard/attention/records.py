@@ -157,7 +157,11 @@ class CallRecords:
     def truncate(self, step: int) -> None:
         """Drop all steps from `step` on, because the model runs these steps again."""
         if step < self.end:
-            self.calls = [_before(part, step) for part in self.calls]
+            for index, part in enumerate(self.calls):
+                rows = [row for row, known in enumerate(part.steps) if known < step]
+                mask = part.mask if part.mask is None or part.mask.shape[-2] == 1 else part.mask[..., rows, :]
+                steps = [part.steps[row] for row in rows]
+                self.calls[index] = part._replace(weights=part.weights[:, :, rows], mask=mask, steps=steps)
             self.end, self.record = step, None
 
     def join(self) -> CallRecord:
@@ -193,12 +197,6 @@ def _full_mask(part: CallRecord) -> Tensor:
 
 def _pad_keys(rows: Tensor, part: CallRecord, keys: int) -> Tensor:
     return F.pad(rows, (part.first_key, keys - rows.shape[-1] - part.first_key))
-
-
-def _before(part: CallRecord, end: int) -> CallRecord:
-    rows = [row for row, step in enumerate(part.steps) if step < end]
-    mask = part.mask if part.mask is None or part.mask.shape[-2] == 1 else part.mask[..., rows, :]
-    return part._replace(weights=part.weights[:, :, rows], mask=mask, steps=[part.steps[row] for row in rows])
 
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]

@@ -131,7 +131,8 @@ def _guarded(command: str, argv: list[str]) -> int:
 
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            # One line, without the location in the code
+            warnings.showwarning = lambda message, *_, **__: print_message(f"warning: {message}")
             _load(command)(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
@@ -151,11 +152,6 @@ def _guarded(command: str, argv: list[str]) -> int:
             return _fail(f"importing {library} fails: {message_of(error)}; {advice}", 1)
         return _fail(_unexpected(command, argv, error), 1)
     return 0
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning in one line, without its location in the code."""
-    print_message(f"warning: {message}")
 
 
 def _load(command: str) -> Any:

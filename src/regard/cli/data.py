@@ -89,26 +89,21 @@ def run_clean(argv: list[str]) -> None:
     check_needed(flags, {"min_score": "runs", "batchsize": "runs"})
     Limits(0, 1).check("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
-    report = clean_corpus(
-        files,
-        flags.savepath,
-        flags.rules,
-        scoring=_make_scorer(flags) if flags.runs else None,
-        min_score=flags.min_score,
-        lenient=flags.lenient,
-    )
-    sys.stdout.write(f"{report}\n")
-
-
-def _make_scorer(flags: CleanFlags) -> "PairScorer":
+    scoring: PairScorer | None = None
     if len(flags.runs) > 2:
         raise InputError(
             f"{len(flags.runs)} runs: give one from source to target, and optionally one from target to source"
         )
-    from regard.runs.cross_entropy_filter import dual_scores
-    from regard.runs.loading import load_translator
+    if flags.runs:
+        from regard.runs.cross_entropy_filter import dual_scores
+        from regard.runs.loading import load_translator
 
-    trusted = {"trust_code": flags.trust_code, "trust_edited": flags.trust_edited}
-    forward, *others = (load_translator(path.name, savepath=path.parent, **trusted) for path in map(Path, flags.runs))
-    backward = others[0] if others else None
-    return partial(dual_scores, forward=forward, backward=backward, batchsize=flags.batchsize)
+        trusted = {"trust_code": flags.trust_code, "trust_edited": flags.trust_edited}
+        paths = map(Path, flags.runs)
+        forward, *others = (load_translator(path.name, savepath=path.parent, **trusted) for path in paths)
+        backward = others[0] if others else None
+        scoring = partial(dual_scores, forward=forward, backward=backward, batchsize=flags.batchsize)
+    report = clean_corpus(
+        files, flags.savepath, flags.rules, scoring=scoring, min_score=flags.min_score, lenient=flags.lenient
+    )
+    sys.stdout.write(f"{report}\n")

@@ -100,10 +100,20 @@ def parse(
         shown = set() if HELP_ALL in argv else set(common)
         _print_help(default, prog=prog, description=description, groups=groups, shown=shown)
     _check_words(default, argv)
+    # Rewrite `--flag=True` as `--flag` and `--flag=False` as `--no-flag`, for boolean flags.
+    booleans, plain = _names_of(type(default), bool), list[str]()
+    for word in argv:
+        flag, equals, value = word.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag.startswith("--") and equals and name in booleans:
+            if value.lower() not in TRUE + FALSE:
+                raise InputError(f"{flag} {value!r} is not a boolean: give {flag}=True or {flag}=False")
+            word = f"--{name}" if value.lower() in TRUE else f"--no-{name}"
+        plain.append(word)
     stderr, stdout = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
-            return _read(default, _plain_booleans(argv, _names_of(type(default), bool)), prog, description)
+            return _read(default, plain, prog, description)
     except SystemExit:
         raise InputError(_one_line(stderr.getvalue())) from None
 
@@ -248,20 +258,6 @@ def _names_of(flags: type, kind: type, *, special: bool = False) -> set[str]:
         elif dataclasses.is_dataclass(hint):
             names |= _names_of(hint, kind, special=special)  # type: ignore[arg-type]
     return names
-
-
-def _plain_booleans(argv: list[str], booleans: set[str]) -> list[str]:
-    """Rewrite `--flag=True` as `--flag` and `--flag=False` as `--no-flag`, for boolean flags."""
-    plain = []
-    for word in argv:
-        flag, equals, value = word.partition("=")
-        name = flag.removeprefix("--").replace("-", "_")
-        if flag.startswith("--") and equals and name in booleans:
-            if value.lower() not in TRUE + FALSE:
-                raise InputError(f"{flag} {value!r} is not a boolean: give {flag}=True or {flag}=False")
-            word = f"--{name}" if value.lower() in TRUE else f"--no-{name}"
-        plain.append(word)
-    return plain
 
 
 def _one_line(box: str) -> str:

@@ -21,7 +21,6 @@ from regard.viz.attention_map import PAGE, check_extension
 from regard.viz.terminal import describe_answer, describe_weights
 
 if TYPE_CHECKING:
-    from regard.runs.run_types import AnyRun
     from regard.runs.sequence_run import PairRun, TranslationRun
     from regard.runs.tensor_run import AnswerRun, LanguageRun
 
@@ -97,7 +96,12 @@ def run_test(argv: list[str]) -> None:
     parallel = tested.task.answers == "text" and not tested.task.draws
     if parallel:
         _refuse_generated(argv, name)
-    argv = _drop_training_flags(tested, argv, TranslationTestFlags if parallel else TestFlags)
+    # The primer's scripts repeat training flags. These flags are ignored if their values are those of the run.
+    own = {option.name for option in dataclasses.fields(TranslationTestFlags if parallel else TestFlags)}
+    trained = tested.config.flags()
+    repeated, argv = take_flags(argv, trained.keys() - own)
+    if (error := contradiction(str(tested.folder), tested.name, trained, repeated)) is not None:
+        raise error
     (_test_translation if parallel else _test_task)(tested, argv)
 
 
@@ -121,16 +125,6 @@ def _refuse_generated(argv: list[str], name: str) -> None:
     for flag, advice in advices.items():
         if take_flags(argv, [flag])[0]:
             raise InputError(f"--{flag} is for generated samples, but {name} has parallel text: {advice}")
-
-
-def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
-    """Return `argv` without training flags, which the primer's scripts repeat. Raises `InputError` if the value
-    of a training flag differs from the run's value."""
-    own, trained = {field.name for field in dataclasses.fields(flags)}, run.config.flags()
-    repeated, remaining = take_flags(argv, trained.keys() - own)
-    if (error := contradiction(str(run.folder), run.name, trained, repeated)) is not None:
-        raise error
-    return remaining
 
 
 def _test_translation(run: TranslationRun, argv: list[str]) -> None:

@@ -317,7 +317,12 @@ def run_translate(argv: list[str]) -> None:
         if plot is not None:
             check_extension(plot)
             check_writable(plot)
-            flags = dataclasses.replace(flags, engine=_engine_for_plot(run, flags))
+            # Only the search of Regard's own engine returns attention weights.
+            if flags.engine == "ctranslate2":
+                raise InputError("--plot needs the engine regard: leave out --plot or --engine ctranslate2")
+            if flags.engine == "auto" and flags.precision == "float32" and run.engines.runs_in_ctranslate2:
+                print_message("using the engine regard, because --plot needs attention weights")
+            flags = dataclasses.replace(flags, engine="regard")
         marked = read_markup(text, "the text") if flags.tags else MarkedText(text)
         text = marked.text
         if plot is not None and is_blank(text):
@@ -361,15 +366,6 @@ def _check_together(text: str | None, flags: TranslateFlags) -> None:
         raise InputError(f"text {text!r} and --input exclude each other: leave out one of them")
     if text is not None and flags.lenient:
         raise InputError("--lenient is for the lines of a file: leave it out for one text")
-
-
-def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
-    """Return the engine for a plot: always regard, because only its search returns attention weights."""
-    if flags.engine == "ctranslate2":
-        raise InputError("--plot needs the engine regard: leave out --plot or --engine ctranslate2")
-    if flags.engine == "auto" and flags.precision == "float32" and run.engines.runs_in_ctranslate2:
-        print_message("using the engine regard, because --plot needs attention weights")
-    return "regard"
 
 
 def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:

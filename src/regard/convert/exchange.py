@@ -269,7 +269,7 @@ def import_model(
         texts = {"text": str(valid[0])} if valid else {}
     model_flags = {**imported.flags, **texts, "model": "decoder" if language else "transformer"}
     config = make_config(imported.task, model_flags).resolved()
-    task: Any = config.task_class(config.task, *imported.vocabularies)  # type: ignore[call-arg]
+    task: Any = config.task_class(config.task, *imported.vocabularies)
     config = dataclasses.replace(config, tokenizer=vocabulary_digest(task.files))
     model: Any = build_model(config, task).eval()
     try:

@@ -316,7 +316,14 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     with quiet_transformers(transformers):
         theirs.save_pretrained(folder)
     if isinstance(source, SentencePieceVocabulary) and isinstance(target, SentencePieceVocabulary):
-        _write_marian_tokenizer(folder, source, target, marian.max_position_embeddings)
+        separate = source.symbols != target.symbols
+        for name, vocabulary in (("source.spm", source), ("target.spm", target)):
+            write_file(folder / name, vocabulary.model)
+        for name, vocabulary in (("vocab.json", source), ("target_vocab.json", target))[: 1 + separate]:
+            write_json(folder / name, {symbol: index for index, symbol in enumerate(token_names(vocabulary))})
+        settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, **TOKENIZER}
+        longest = marian.max_position_embeddings
+        write_json(folder / "tokenizer_config.json", {**settings, "model_max_length": longest})
     else:
         _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
 
@@ -385,18 +392,6 @@ def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
         "bos_token": RESERVED[BOS],
         "model_input_names": ["input_ids", "attention_mask"],
     }
-    write_json(folder / "tokenizer_config.json", {**settings, **TOKENIZER, "model_max_length": longest})
-
-
-def _write_marian_tokenizer(
-    folder: Path, source: SentencePieceVocabulary, target: SentencePieceVocabulary, longest: int
-) -> None:
-    separate = source.symbols != target.symbols
-    for name, vocabulary in (("source.spm", source), ("target.spm", target)):
-        write_file(folder / name, vocabulary.model)
-    for name, vocabulary in (("vocab.json", source), ("target_vocab.json", target))[: 1 + separate]:
-        write_json(folder / name, {symbol: index for index, symbol in enumerate(token_names(vocabulary))})
-    settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
     write_json(folder / "tokenizer_config.json", {**settings, **TOKENIZER, "model_max_length": longest})
 
 

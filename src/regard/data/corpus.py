@@ -319,7 +319,14 @@ class LineChunk:
         contents = self.contents
         if limit is not None:
             contents = tuple(b"".join(_split_lines(content)[:limit]) for content in contents)
-        return self._read_regular(contents) or self._read_line_by_line(contents)
+        if (chunk := self._read_regular(contents)) is not None:
+            return chunk
+        # Line by line: skipped pairs are counted or refused.
+        text = ParallelText(self.paths, strict=self.strict)
+        rows = zip_longest(*([line.rstrip(b"\r\n") for line in _split_lines(content)] for content in contents))
+        pairs = [pair for number, lines in enumerate(rows, self.first) if (pair := text.pair(lines, number))]
+        text.counts.pairs = len(pairs)
+        return PairChunk([source for source, _ in pairs], [target for _, target in pairs], text.counts)
 
     def _read_regular(self, contents: Sequence[bytes]) -> PairChunk | None:
         """Return the pairs if no line needs special treatment, otherwise None. Decoding and stripping whole
@@ -340,14 +347,6 @@ class LineChunk:
         if len(sources) != len(targets) or any(map(is_blank, sources)) or any(map(is_blank, targets)):
             return None
         return PairChunk(sources, targets, PairCounts(pairs=len(sources)))
-
-    def _read_line_by_line(self, contents: Sequence[bytes]) -> PairChunk:
-        """Return the pairs; skipped pairs are counted or refused."""
-        text = ParallelText(self.paths, strict=self.strict)
-        rows = zip_longest(*([line.rstrip(b"\r\n") for line in _split_lines(content)] for content in contents))
-        pairs = [pair for number, lines in enumerate(rows, self.first) if (pair := text.pair(lines, number))]
-        text.counts.pairs = len(pairs)
-        return PairChunk([source for source, _ in pairs], [target for _, target in pairs], text.counts)
 
 
 TextChunk = PairChunk | LineChunk

@@ -131,28 +131,24 @@ def learn_vocabularies(text: PairSource, config: TokenizerConfig, root: Path, *,
 
     def learn() -> None:
         for side, file in zip(sides, files, strict=True):
-            if not is_file(file):
-                _learn_vocabulary(text, config, side, file, progress=progress)
+            if is_file(file):
+                continue
+            sample = Sample(text, side)
+            with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
+                sample.on_share = lambda share: on_bytes(int(share * text.bytes))
+                options = {name: value for name, value in vars(config).items() if name != "joint"}
+                vocabulary = train_subwords(sample, **options)
+            write_json(file, add_digest({"tokenizer": vocabulary.to_json(), "name": file.stem}))
+            learned = f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}"
+            if dense := ", ".join(vocabulary.without_blanks):
+                learned += f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times "
+                learned += "are subwords"
+            print_status(learned, show=progress)
 
     # One lock protects both files, because both vocabularies are learned together.
     build_once(files[0], lambda: all(map(is_file, files)), learn, on_wait=partial(print_status, show=progress))
     stored = [read_stored(file, _StoredVocabulary, file.stem, REMEDY).tokenizer for file in files]
     return read_vocabularies(stored[0], stored[-1])
-
-
-def _learn_vocabulary(
-    text: PairSource, config: TokenizerConfig, side: int | None, file: Path, *, progress: bool
-) -> None:
-    sample = Sample(text, side)
-    with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
-        sample.on_share = lambda share: on_bytes(int(share * text.bytes))
-        options = {name: value for name, value in vars(config).items() if name != "joint"}
-        vocabulary = train_subwords(sample, **options)
-    write_json(file, add_digest({"tokenizer": vocabulary.to_json(), "name": file.stem}))
-    learned = f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}"
-    if dense := ", ".join(vocabulary.without_blanks):
-        learned += f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times are subwords"
-    print_status(learned, show=progress)
 
 
 def read_vocabularies(source: str, target: str) -> Vocabularies:

@@ -243,7 +243,24 @@ class SubwordVocabulary(SymbolVocabulary):
     @classmethod
     def from_json(cls, text: str) -> "SubwordVocabulary":
         with damage_errors("tokenizer", "restore the model from a copy, or train it again"):
-            return cls(_parse_tokenizer(text))
+            model = convert_json(parse_json(text), _Stored).model
+            if isinstance(model, _Unigram):
+                pieces = [piece for piece, _ in model.vocab]
+            else:
+                pieces = sorted(model.vocab, key=model.vocab.__getitem__)
+                for index, piece in enumerate(pieces):
+                    if model.vocab[piece] != index:
+                        raise DamageError(f"its piece {piece!r} has index {model.vocab[piece]}, not {index}")
+            if tuple(pieces[: len(RESERVED)]) != RESERVED:
+                raise DamageError(f"its first pieces are not {', '.join(RESERVED)}")
+            known = set(pieces)
+            if len(known) < len(pieces):
+                raise DamageError("it lists a piece twice")
+            for pair in model.merges:
+                for piece in (*pair, "".join(pair)):
+                    if piece not in known:
+                        raise DamageError(f"its merges use {piece!r}, which is not in its vocabulary")
+            return cls(make_tokenizer(text))
 
 
 def join_bytes(pieces: Sequence[str]) -> str:
@@ -258,28 +275,6 @@ def join_bytes(pieces: Sequence[str]) -> str:
         values = bytes(int(piece[3:5], 16) for piece in run) if is_byte else b""
         parts.append(values.decode(errors="replace") if is_byte else "".join(run))
     return "".join(parts)
-
-
-def _parse_tokenizer(text: str) -> Tokenizer:
-    """Return the `tokenizers` tokenizer for its JSON."""
-    model = convert_json(parse_json(text), _Stored).model
-    if isinstance(model, _Unigram):
-        pieces = [piece for piece, _ in model.vocab]
-    else:
-        pieces = sorted(model.vocab, key=model.vocab.__getitem__)
-        for index, piece in enumerate(pieces):
-            if model.vocab[piece] != index:
-                raise DamageError(f"its piece {piece!r} has index {model.vocab[piece]}, not {index}")
-    if tuple(pieces[: len(RESERVED)]) != RESERVED:
-        raise DamageError(f"its first pieces are not {', '.join(RESERVED)}")
-    known = set(pieces)
-    if len(known) < len(pieces):
-        raise DamageError("it lists a piece twice")
-    for pair in model.merges:
-        for piece in (*pair, "".join(pair)):
-            if piece not in known:
-                raise DamageError(f"its merges use {piece!r}, which is not in its vocabulary")
-    return make_tokenizer(text)
 
 
 def make_tokenizer(text: str) -> Tokenizer:

@@ -82,14 +82,31 @@ def read_links(path: Path, pairs: int) -> list[WordAlignment]:
     if lines and not lines[-1]:
         lines.pop()
     first = next((line for line in lines if line.strip()), "")
-    if _NAACL.fullmatch(first.strip()):
-        return _read_naacl(path, lines, pairs)
-    if len(lines) != pairs:
-        raise InputError(
-            f"{str(path)!r} has links for {plural(len(lines), 'pair')}, but the text has {pairs:,}: give links "
-            f"and text of the same pairs"
-        )
-    return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
+    if not _NAACL.fullmatch(first.strip()):
+        if len(lines) != pairs:
+            raise InputError(
+                f"{str(path)!r} has links for {plural(len(lines), 'pair')}, but the text has {pairs:,}: give links "
+                f"and text of the same pairs"
+            )
+        return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
+    sure: list[list[Link]] = [[] for _ in range(pairs)]
+    possible: list[list[Link]] = [[] for _ in range(pairs)]
+    for number, line in enumerate(lines, start=1):
+        where = f"line {number} of {str(path)!r}"
+        if not line.strip():
+            continue
+        match = _NAACL.fullmatch(line.strip())
+        if match is None:
+            raise InputError(f"{where} is {shorten(line.strip(), 30)}, which is not a link: {REMEDY}")
+        sentence, source, target = int(match[1]), int(match[2]), int(match[3])
+        if not 1 <= sentence <= pairs:
+            raise InputError(
+                f"{where} belongs to sentence {sentence}, but the text has {plural(pairs, 'pair')}: give links "
+                f"and text of the same pairs"
+            )
+        if source and target:  # 0 marks a word without a partner
+            (possible if match[4] == "P" else sure)[sentence - 1].append((source - 1, target - 1))
+    return [WordAlignment.of(*links) for links in zip(sure, possible, strict=True)]
 
 
 def parse_moses(line: str, where: str, remedy: str = REMEDY) -> WordAlignment:
@@ -106,28 +123,6 @@ def parse_moses(line: str, where: str, remedy: str = REMEDY) -> WordAlignment:
             raise InputError(f"{where} has {shorten(word, 20)}, which is not a link: {remedy}")
         (sure if match[2] == "-" else possible).append((int(match[1]), int(match[3])))
     return WordAlignment.of(sure, possible)
-
-
-def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[WordAlignment]:
-    sure: list[list[Link]] = [[] for _ in range(pairs)]
-    possible: list[list[Link]] = [[] for _ in range(pairs)]
-    for number, line in enumerate(lines, start=1):
-        where = f"line {number} of {str(path)!r}"
-        if not line.strip():
-            continue
-        match = _NAACL.fullmatch(line.strip())
-        if match is None:
-            raise InputError(f"{where} is {shorten(line.strip(), 30)}, which is not a link: {REMEDY}")
-        sentence, source, target = int(match[1]), int(match[2]), int(match[3])
-        if not 1 <= sentence <= pairs:
-            raise InputError(
-                f"{where} belongs to sentence {sentence}, but the text has {plural(pairs, 'pair')}: give links "
-                f"and text of the same pairs"
-            )
-        if not (source and target):  # 0 marks a word without a partner
-            continue
-        (possible if match[4] == "P" else sure)[sentence - 1].append((source - 1, target - 1))
-    return [WordAlignment.of(*links) for links in zip(sure, possible, strict=True)]
 
 
 def format_moses(links: Sequence[Link] | frozenset[Link]) -> str:

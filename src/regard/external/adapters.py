@@ -580,8 +580,18 @@ def make_trial(
     Raises `InputError` for a model without logits, or without an embedding of its inputs.
     """
     passes = _Passes(model, adapter, prepared)
-    embedding = known[names] if (names := tuple(passes.arguments)) in known else passes.find_embedding()
-    known[names] = embedding
+    embedding = known.get(names := tuple(passes.arguments))
+    if embedding is None:
+        embedding = passes.find_embedding([module for module in model.modules() if not list(module.children())])
+        if passes.input.is_floating_point() and not isinstance(embedding, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            passes.gate = _Gate()
+            embedding = passes.find_embedding([passes.gate])
+        if embedding is None:
+            raise InputError(
+                f"the outputs of {type(model).__name__} have no gradient to an embedding of the input: "
+                "embed tokens with a module such as nn.Embedding, and run without torch.no_grad"
+            )
+        known[names] = embedding
     passes.gate = embedding if isinstance(embedding, _Gate) else None
     is_tokens = passes.input.dim() == 2 and not passes.input.is_floating_point()
     # A tokenizer may have more tokens than the model has embeddings.
@@ -651,25 +661,13 @@ class _Passes:
         arguments: Any = copies if isinstance(self.prepared.arguments, dict) else tuple(copies.values())
         return self.adapter.outputs(self.model, dataclasses.replace(self.prepared, arguments=arguments), count, loss)
 
-    def find_embedding(self) -> nn.Module:
-        """Return the embedding; raises `InputError` if no output depends on one.
+    @torch.enable_grad()
+    def find_embedding(self, modules: Sequence[nn.Module]) -> nn.Module | None:
+        """Return the first of some modules that is an embedding of the input; None if no output depends on one.
 
         The model runs on the input and on the same input with its steps shifted. What differs reads the input: an
         embedding of positions does not.
         """
-        embedding = self._first([module for module in self.model.modules() if not list(module.children())])
-        if self.input.is_floating_point() and not isinstance(embedding, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            self.gate = _Gate()
-            embedding = self._first([self.gate])
-        if embedding is None:
-            raise InputError(
-                f"the outputs of {type(self.model).__name__} have no gradient to an embedding of the input: "
-                "embed tokens with a module such as nn.Embedding, and run without torch.no_grad"
-            )
-        return embedding
-
-    @torch.enable_grad()
-    def _first(self, modules: Sequence[nn.Module]) -> nn.Module | None:
         other = self.input.roll(1, 1 if self.input.dim() < 4 else -1)
         if torch.equal(other, self.input):
             other = torch.where(self.input > 0, self.input - 1, self.input + 1)

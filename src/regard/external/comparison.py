@@ -19,6 +19,7 @@ from regard.interpret.importance import head_importance
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles
 from regard.result import plain_table, signed, to_plain
 from regard.viz.attention_map import AttentionMap, Viewable
+from regard.viz.maps import mean_distance
 from regard.viz.subject import check_comparable, match_layers
 
 
@@ -111,7 +112,12 @@ def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelCompar
         added=(importance[0].added, importance[1].added),
         entropy=(_mean_entropy(maps[0]), _mean_entropy(maps[1])),
         predictions=[(_text(before), _text(after)) for before, after in zip(*maps, strict=True)],
-        apart={name: _distance(maps, name, other) for name, other in shared.items()},
+        apart={
+            name: mean_distance(
+                (before.layers[name].weights, after.layers[other].weights) for before, after in zip(*maps, strict=True)
+            ).tolist()
+            for name, other in shared.items()
+        },
         alike=shared,
         roles=(first.roles(), second.roles()) if len(inputs) >= MIN_SAMPLES else None,
         maps=(maps[0], maps[1]),
@@ -131,15 +137,3 @@ def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
         rows = [-(values * np.log(np.maximum(values, 1e-30))).sum(-1).mean(-1) for values in weights]
         entropy[name] = np.mean(rows, 0).tolist()
     return entropy
-
-
-def _distance(maps: Sequence[Sequence[AttentionMap]], layer: str, other: str) -> list[float]:
-    """Return, by head, the mean total variation distance of the rows; longer answers are cut to the shorter length."""
-    shares = []
-    for first, second in zip(*maps, strict=True):
-        ours, theirs = first.layers[layer].weights, second.layers[other].weights
-        rows, columns = (min(sizes) for sizes in zip(ours.shape[1:], theirs.shape[1:], strict=True))
-        difference = np.abs(ours[:, :rows, :columns] - theirs[:, :rows, :columns])
-        shares.append(difference.sum(-1).mean(-1) / 2)
-    distance: list[float] = np.mean(shares, 0).tolist()
-    return distance

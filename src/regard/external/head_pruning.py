@@ -147,7 +147,16 @@ def save_pruned(
     class_name = _original_class(model)
     config.auto_map = dict.fromkeys(auto_class_names(model), f"{CODE}.Pruned{class_name}")
     model.save_pretrained(folder)
-    write_code(model, folder)
+    # The code from which transformers builds the pruned model
+    code = (
+        f"{inspect.getsource(shrinking)}\n\nfrom transformers import {class_name}  # noqa: E402\n\n\n"
+        f"class Pruned{class_name}({class_name}):\n"
+        f'    """{class_name}, with the heads that its config keeps."""\n\n'
+        f"    def __init__(self, config, *args, **options):\n"
+        f"        super().__init__(config, *args, **options)\n"
+        f"        shrink_model(self, config.{KEPT})\n"
+    )
+    write_file(folder / f"{CODE}.py", code.encode())
 
 
 def _update_config(
@@ -165,20 +174,6 @@ def _update_config(
     if groups is not None:
         config.num_key_value_heads = groups * config.num_attention_heads // heads
     return True
-
-
-def write_code(model: Any, folder: Path) -> None:
-    """Write the code from which transformers builds a pruned model."""
-    name = _original_class(model)
-    code = (
-        f"{inspect.getsource(shrinking)}\n\nfrom transformers import {name}  # noqa: E402\n\n\n"
-        f"class Pruned{name}({name}):\n"
-        f'    """{name}, with the heads that its config keeps."""\n\n'
-        f"    def __init__(self, config, *args, **options):\n"
-        f"        super().__init__(config, *args, **options)\n"
-        f"        shrink_model(self, config.{KEPT})\n"
-    )
-    write_file(folder / f"{CODE}.py", code.encode())
 
 
 def _original_class(model: Any) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -265,23 +264,16 @@ def map_layers(
     if isinstance(arguments, dict) and tokens is not None and tokens.shape[1] > LONG and modules is None:
         layers = _map_long_input(model, prepared, arguments, tokenizer)
     else:
-        layers = _map_all_weights(model, prepared, tokenizer, modules)
+        with record_weights(model, modules=modules, tokenizer=tokenizer) as records:
+            call_model(model, arguments)
+        layers = make_layer_maps(records, 0)
+        writing = [name for name, layer in layers.items() if layer.written]
+        written = _written_labels(prepared, TextEncoder(tokenizer)) if writing else None
+        for name in writing:
+            if written is not None and len(written) == len(layers[name].query_labels):
+                # The model does not read the last token, so the record does not contain this token.
+                layers[name] = dataclasses.replace(layers[name], query_labels=written)
     return {name: _label_layer(layer, adapter, model, prepared.input) for name, layer in layers.items()}
-
-
-def _map_all_weights(
-    model: nn.Module, prepared: PreparedInput, tokenizer: Any, modules: str | None
-) -> dict[str, LayerMap]:
-    with record_weights(model, modules=modules, tokenizer=tokenizer) as records:
-        call_model(model, prepared.arguments)
-    layers = make_layer_maps(records, 0)
-    writing = [name for name, layer in layers.items() if layer.written]
-    written = _written_labels(prepared, TextEncoder(tokenizer)) if writing else None
-    for name in writing:
-        if written is not None and len(written) == len(layers[name].query_labels):
-            # The model does not read the last token, so the record does not contain this token.
-            layers[name] = dataclasses.replace(layers[name], query_labels=written)
-    return layers
 
 
 def _written_labels(prepared: PreparedInput, texts: TextEncoder) -> list[str] | None:
@@ -351,7 +343,7 @@ def _map_long_input(
             key_tokens = tokens if record.kind == "cross" else texts.labels(decoder_tokens[0].tolist())
         rows = LongRows(
             side,
-            partial(_single_row, record),
+            lambda step, record=record: record.rows([step])[0, :, 0].float().cpu().numpy(),  # type: ignore[misc]
             _step_labels(record.call.queries, query_tokens),
             _step_labels(record.rows([0]).shape[-1], key_tokens),
         )
@@ -366,10 +358,6 @@ def _map_long_input(
             rows=rows,
         )
     return maps
-
-
-def _single_row(record: LongRecord, step: int) -> np.ndarray:
-    return record.rows([step])[0, :, 0].float().cpu().numpy()
 
 
 def _step_labels(count: int, tokens: Sequence[str] | None) -> list[str]:

@@ -202,9 +202,7 @@ def _load(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, d
                     **options,
                 )
                 if tokenizer is None and "input_ids" in parameter_names(model):
-                    _check_tokenizer_files(folder)
-                    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-                    _check_tokenizer(tokenizer, name)
+                    tokenizer = _load_tokenizer(transformers, name, folder, options)
             except (OSError, ValueError) as error:
                 explained = _explain(error, name, folder, no_download)
                 if explained is None:
@@ -253,14 +251,22 @@ def _explain(error: Exception, name: str, folder: Path | None, no_download: str 
     return None
 
 
-def _check_tokenizer(tokenizer: Any, name: str) -> None:
-    """Raise `InputError` for an incomplete tokenizer class that the code in a folder defines."""
+def _load_tokenizer(transformers: Any, name: str, folder: Path | None, options: Mapping[str, Any]) -> Any:
+    """Return the tokenizer of a model. Raises `InputError` for a folder without a tokenizer, for which transformers may
+    build an empty tokenizer, and for an incomplete tokenizer class that the code in a folder defines."""
+    if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
+        raise InputError(
+            f"folder {str(folder)!r} has no tokenizer: save the model's tokenizer in the folder with "
+            f"tokenizer.save_pretrained({str(folder)!r}), or from Python pass a tokenizer to look()"
+        )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
     missing = [method for method in TOKENIZER_METHODS if not hasattr(tokenizer, method)]
     if missing or not callable(tokenizer):
         raise InputError(
             f"tokenizer class {type(tokenizer).__name__} of {name!r} is not a transformers tokenizer (it has "
             f"no {(missing or ['__call__'])[0]}): name another class in tokenizer_config.json"
         )
+    return tokenizer
 
 
 def _why_unreachable(name: str) -> str | None:
@@ -291,15 +297,6 @@ def _check_folder(folder: Path) -> None:
             f"({str(folder)!r}).save_pretrained('converted')\""
         )
     raise InputError(f"folder {str(folder)!r} has no weights: give a folder with model.safetensors")
-
-
-def _check_tokenizer_files(folder: Path | None) -> None:
-    """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty tokenizer."""
-    if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
-        raise InputError(
-            f"folder {str(folder)!r} has no tokenizer: save the model's tokenizer in the folder with "
-            f"tokenizer.save_pretrained({str(folder)!r}), or from Python pass a tokenizer to look()"
-        )
 
 
 def _find_class(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:

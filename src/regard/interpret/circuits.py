@@ -276,7 +276,12 @@ class CircuitScores(Result):
             return cls._of_hooks(path, content)
         if any(isinstance(node, dict) and "neurons" in node for node in content.nodes.values()):
             raise InputError(f"{path} selects neurons: give a circuit of edges")
-        edges = {_edge(name, path): entry for name, entry in content.edges.items()}
+        edges: dict[Edge, Any] = {}
+        for name, entry in content.edges.items():
+            start, arrow, end = name.partition("->")
+            if not arrow:
+                raise InputError(f"{path} has an edge {name!r}: expected SENDER->RECEIVER, such as a0.h1->m0")
+            edges[start, end] = entry
         scores: Any = {edge: entry["score"] for edge, entry in edges.items() if entry.get("score") is not None}
         kept = {edge for edge, entry in edges.items() if entry.get("in_graph")}
         return cls(method=str(path), scores=scores, kept=kept, config=content.cfg, nodes=content.nodes)
@@ -315,13 +320,6 @@ class CircuitScores(Result):
     def json(self) -> dict[str, Any]:
         plain = {f"{start} -> {end}": score for (start, end), score in self.scores.items()}
         return {**super().json(), "scores": plain, "kept": [f"{start} -> {end}" for start, end in sorted(self.kept)]}
-
-
-def _edge(name: str, path: Path) -> Edge:
-    start, arrow, end = name.partition("->")
-    if not arrow:
-        raise InputError(f"{path} has an edge {name!r}: expected SENDER->RECEIVER, such as a0.h1->m0")
-    return start, end
 
 
 @public

@@ -414,14 +414,10 @@ def eap(trial: Trial[Any]) -> Edges:
     return _mean_effects(trial, graph, lambda clean, corrupted: score_edges(graph, clean, corrupted, gradients))
 
 
-def eap_ig(trial: Trial[Any]) -> Edges:
+def mean_edges(trial: Trial[Any], score: Callable[..., Edges]) -> Edges:
+    """Return the scores of all edges by `edge_patching` or `integrated_edge_gradients`."""
     graph = graph_of_probe(trial.subject, trial.probe)
-    return _mean_effects(trial, graph, partial(integrated_edge_gradients, graph, metric=_metric(trial)))
-
-
-def patched_edges(trial: Trial[Any]) -> Edges:
-    graph = graph_of_probe(trial.subject, trial.probe)
-    return _mean_effects(trial, graph, partial(edge_patching, graph, metric=_metric(trial)))
+    return _mean_effects(trial, graph, partial(score, graph, metric=_metric(trial)))
 
 
 def random_edges(trial: Trial[Any]) -> Edges:

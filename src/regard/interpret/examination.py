@@ -55,6 +55,7 @@ from regard.result import Result, percent, plain_table, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.training.run_folder import RunFolder
 from regard.version import __version__
+from regard.viz.maps import mean_distance
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, KnowsAlignment, LearnedSubject, ProbeInput, Subject
 
@@ -151,7 +152,7 @@ def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
     """Return the scores (Tq, Tk) of the yardstick for trials of inputs that can share a batch."""
     yardstick = choose_yardstick(trials[0].probe)
     if yardstick is MEAN:
-        return [effects.replace_each(trial, effects.mean_embedding(trial)) for trial in trials]
+        return [effects.replace_each(trial, trial.mean_embedding) for trial in trials]
     replacements = [
         (effects.other_tokens if yardstick is OTHER_TOKENS else effects.resampled_tokens)(trial) for trial in trials
     ]
@@ -198,16 +199,6 @@ def measure_relevance(shares: np.ndarray, permuted: np.ndarray, even: np.ndarray
         # Both must hold, so the p-value is the larger one (Berger 1982, intersection-union test).
         "relevance_p": max(p_above(shares - even, 0.0), p_above(shares - permuted, 0.0)),
     }
-
-
-def measure_movement(weights: Sequence[np.ndarray], others: Sequence[int]) -> np.ndarray:
-    """Return the mean total variation distance between the attention (..., Tq, Tk) of heads on different samples."""
-    # Half of the summed absolute differences is the total variation distance.
-    distances = []
-    for own, other in zip(weights, (weights[index] for index in others), strict=True):
-        steps, inputs = (min(sizes) for sizes in zip(own.shape[-2:], other.shape[-2:], strict=True))
-        distances.append(np.abs(own[..., :steps, :inputs] - other[..., :steps, :inputs]).sum(-1).mean(-1) / 2)
-    return np.asarray(np.mean(distances, 0))
 
 
 def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
@@ -747,7 +738,8 @@ def make_examination(
             findings["ranking"], findings["ranking_permuted"] = estimate(own, draw), estimate(permuted, draw)
             # Both correlations are of the same weights, so their difference has a smaller variance than each.
             findings["ranking_beyond"] = estimate(np.subtract(own, permuted), draw)
-            findings["moved"] = float(measure_movement(weights, others))
+            pairs = zip(weights, (weights[other] for other in others), strict=True)
+            findings["moved"] = float(mean_distance(pairs))
             if relevance is not None and even is not None:
                 shares = np.array([share(w, r) for w, r in zip(weights, relevance, strict=True)])
                 crossed = np.array([share(w, relevance[other]) for w, other in zip(weights, others, strict=True)])

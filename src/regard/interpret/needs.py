@@ -529,12 +529,6 @@ class _Search:
             self.counts[key] = self.resampling.count_affected(heads, way)[0]
         return self.counts[key]
 
-    def harmed(self, heads: Group, way: Way) -> int:
-        """Return the number of inputs whose loss rises: heads that cancel each other in part can also lower it."""
-        self.tests += 1
-        losses, change = self.resampling.replace(heads, way)
-        return len(losses) if change.reason else int((losses - self.resampling.losses > CHANGED).sum())
-
     def affects(self, heads: Group, way: Way) -> bool:
         return bool(heads) and _is_above(self.count(heads, way), self.resampling.inputs)
 
@@ -600,7 +594,11 @@ class _Search:
             if any(known <= set(group) for known in found):
                 continue
             for way in (way for way, members in strong.items() if set(group) <= set(members)):
-                if _is_below(count := self.harmed(group, way), self.resampling.inputs):
+                self.tests += 1
+                losses, change = self.resampling.replace(group, way)
+                # Count the inputs whose loss rises: heads that cancel each other in part can also lower it.
+                count = len(losses) if change.reason else int((losses - self.resampling.losses > CHANGED).sum())
+                if _is_below(count, self.resampling.inputs):
                     found.append(set(group))
                     yield HeadSet("oppose each other", group, way, share_of(count, self.resampling.inputs))
                     break

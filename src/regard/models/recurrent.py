@@ -292,8 +292,15 @@ class RecurrentDecoder(nn.Module):
         """Return o (B, Tt, D) for all embedded target steps (B, Tt, E)."""
         state = self.start(memory)
         if self.stepwise:
-            outputs = self._run_fused(embedded, state)
-            return self._run_steps(embedded, state) if outputs is None else outputs
+            if (fused := self._run_fused(embedded, state)) is not None:
+                return fused
+            outputs, weights = [], CellWeights.split(self.rnn, embedded.shape[-1])
+            # `split` is used instead of slices, because the gradient of each slice would be as large as the whole
+            # tensor.
+            for gates in weights.gates(embedded).split(1, dim=1):
+                output, state = self._advance(gates, state, weights)
+                outputs.append(output)
+            return torch.cat(outputs, dim=1)
         initial = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
         states: Tensor = self.rnn(embedded, initial if len(initial) == 2 else initial[0])[0]
         if self.cross is None:
@@ -327,15 +334,6 @@ class RecurrentDecoder(nn.Module):
         gate_weights = (weights.extra, weights.state, weights.state_bias)
         combine = None if self.combine is None else self.combine.weight
         return run_decoder(wiring, attention, weights.gates(embedded), initial, gate_weights, combine)
-
-    def _run_steps(self, embedded: Tensor, state: RecurrentState) -> Tensor:
-        """Run all steps one after another."""
-        outputs, weights = [], CellWeights.split(self.rnn, embedded.shape[-1])
-        # `split` is used instead of slices, because the gradient of each slice would be as large as the whole tensor.
-        for gates in weights.gates(embedded).split(1, dim=1):
-            output, state = self._advance(gates, state, weights)
-            outputs.append(output)
-        return torch.cat(outputs, dim=1)
 
     def _advance(self, gates: Tensor, state: RecurrentState, weights: CellWeights) -> tuple[Tensor, RecurrentState]:
         """Run one step with the contribution (B, K, any) of the embeddings to the gates."""

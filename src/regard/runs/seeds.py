@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from regard.arguments import Limits, public
 from regard.attention.descriptions import describe_model
@@ -363,11 +362,8 @@ class ExaminedRuns(Result):
             known = sum(number is not None for number in value.values)
             missing = "" if known == total else f", on {known} of {total} runs"
             values.add_row(value.layer, value.name, f"{format_interval(value.interval, form)}{missing}")
-        return Group(title, "", counts, "", values, "", self._run_table())
-
-    def _run_table(self) -> Table:
-        columns = ("run", "seed", self.examinations[0].importance.measure, "most important head: adds", "needed")
-        table = plain_table((*columns, "heads with a role"), title="Each run, with intervals over the samples")
+        columns = ("run", "seed", first.importance.measure, "most important head: adds", "needed")
+        runs = plain_table((*columns, "heads with a role"), title="Each run, with intervals over the samples")
         for path, seed, run in zip(self.runs, self.seeds, self.examinations, strict=True):
             added, layer, head = run.importance.ranked()[-1]
             interval = run.importance.interval(layer, head)
@@ -376,8 +372,8 @@ class ExaminedRuns(Result):
             needed = sum(kinds.get("need") == "needed" for kinds in heads)
             roles = "not measured" if run.roles is None else str(sum(r.role is not None for r in run.roles.heads))
             name = f"{layer} head {head}: {most}"
-            table.add_row(path, str(seed), f"{run.importance.loss:.4f}", name, str(needed), roles)
-        return table
+            runs.add_row(path, str(seed), f"{run.importance.loss:.4f}", name, str(needed), roles)
+        return Group(title, "", counts, "", values, "", runs)
 
     def _draw_importance(self, width: float) -> Figure:
         from regard.viz.plots import ValueInterval, draw_rows  # matplotlib is slow to import

@@ -628,8 +628,12 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
         A target symbol that depends on a single source symbol has a sure link. A target symbol that depends on
         several source symbols has possible links.
         """
-        pairs = self.unseen(samples, 0)
-        return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
+        pairs, known = self.unseen(samples, 0), []
+        for pair in pairs:
+            links = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
+            sure = [symbol_links[0] for symbol_links in links if len(symbol_links) == 1]
+            known.append(WordAlignment.of(sure, [link for symbol_links in links for link in symbol_links]))
+        return [(pair.source, pair.target) for pair in pairs], known
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         drawn = self.task.pairs(min(most, MOST_GENERATED), make_generator(0, "align"))
@@ -651,12 +655,6 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
         return Figures(
             exact_match=report.exact_match, relevance=last.share, uniform=last.uniform, alignment_error=last.error_rate
         )
-
-
-def _links(pair: Pair) -> WordAlignment:
-    links = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
-    sure = [symbol_links[0] for symbol_links in links if len(symbol_links) == 1]
-    return WordAlignment.of(sure, [link for symbol_links in links for link in symbol_links])
 
 
 # Runs on parallel text: translate, and measure the quality of the translations.

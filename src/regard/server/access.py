@@ -80,7 +80,9 @@ class AccessControl:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                headers = {**HEADERS, **self._cookie_header(request)}
+                headers = dict(HEADERS)
+                if self._token_in_url(request) and not self._token_in_cookie(request):
+                    headers["set-cookie"] = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
                 own = message.get("headers", [])  # a page may have a policy of its own
                 more = [(name.encode(), value.encode()) for name, value in headers.items()]
                 message["headers"] = [*own, *(pair for pair in more if pair[0] not in dict(own))]
@@ -126,11 +128,6 @@ class AccessControl:
 
     def _token_in_cookie(self, request: Request) -> bool:
         return self._token is not None and _equal(request.cookies.get(self._cookie), self._token)
-
-    def _cookie_header(self, request: Request) -> dict[str, str]:
-        if not self._token_in_url(request) or self._token_in_cookie(request):
-            return {}
-        return {"set-cookie": f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"}
 
 
 def _equal(candidate: str | None, token: str) -> bool:

@@ -115,7 +115,10 @@ class _Worker:
                 self._explorer = self._explorer or self._shared_explorer.copy(self._check)
                 end = partial(result.set_result, job(self._explorer))
             except BaseException as error:
-                end = partial(result.set_exception, _as_exception(error))
+                # A future cannot hold `StopIteration`, or a panic, which is not an `Exception`.
+                failure = RequestError(500, f"the model failed: {message_of(error)}; try another input")
+                held = isinstance(error, Exception) and not isinstance(error, StopIteration)
+                end = partial(result.set_exception, error if held else failure)
             self.busy = False
             with contextlib.suppress(RuntimeError):  # the loop has been closed
                 loop.call_soon_threadsafe(end)
@@ -130,13 +133,6 @@ class _Worker:
     def _check(self) -> None:
         if self.stop.is_set():
             raise StoppedError
-
-
-def _as_exception(error: BaseException) -> Exception:
-    """Wrap errors that a future cannot hold: `StopIteration`, and panics that are not an `Exception`."""
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        return error
-    return RequestError(500, f"the model failed: {message_of(error)}; try another input")
 
 
 BINARY = "application/octet-stream"

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from operator import methodcaller
 from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 
@@ -261,11 +262,7 @@ class Local:
     """This machine, with one single-threaded process for each core."""
 
     def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
-        yield from run_in_processes(_measure, jobs)
-
-
-def _measure(job: Any) -> Any:
-    return job.measure()
+        yield from run_in_processes(methodcaller("measure"), jobs)
 
 
 # Run training jobs on a Ray cluster, in parallel on all its cores.
@@ -413,7 +410,11 @@ def _connected(address: str | None) -> Iterator[Any]:
     if ray.is_initialized():  # for example in a notebook that uses Ray for other work
         yield ray
         return
-    target = address or os.environ.get("RAY_ADDRESS") or _last_address() or "auto"
+    target = address or os.environ.get("RAY_ADDRESS")
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    if not target and is_file(note):  # the address of the last cluster of this machine
+        target = read_text(note, "start Ray anew").strip()
+    target = target or "auto"
     _check_reachable(target)
     try:
         with (
@@ -431,12 +432,6 @@ def _connected(address: str | None) -> Iterator[Any]:
             yield ray
     finally:
         ray.shutdown()
-
-
-def _last_address() -> str | None:
-    """Return the address of the last cluster of this machine, if Ray has stored one."""
-    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
-    return read_text(note, "start Ray anew").strip() if is_file(note) else None
 
 
 def _check_reachable(address: str) -> None:
@@ -499,7 +494,10 @@ class Slurm:
 
     def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
         """Yield each job with its measurement (see `Backend`)."""
-        submitit = _submitit(self.executor)
+        submitit = import_library("submitit", "training on Slurm", "cluster")
+        if self.executor == "slurm" and (shutil.which("srun") is None or shutil.which("sbatch") is None):
+            raise InputError("this machine has no sbatch and srun: use a machine that can submit jobs to Slurm")
+        logging.getLogger("submitit").setLevel(logging.ERROR)
         folder = jobs[0].folder.parent.parent / "slurm"
         waiting = self._find_submitted(submitit, folder, jobs)
         submitted = [job.folder for job, _ in waiting]
@@ -581,15 +579,6 @@ class Slurm:
             if self.executor != "slurm":
                 task.cancel()
             remove_quietly(job.folder / NOTE)
-
-
-def _submitit(executor: str) -> Any:
-    """Return the submitit module. Raises `InputError` if submitit or the commands of Slurm are missing."""
-    submitit = import_library("submitit", "training on Slurm", "cluster")
-    if executor == "slurm" and (shutil.which("srun") is None or shutil.which("sbatch") is None):
-        raise InputError("this machine has no sbatch and srun: use a machine that can submit jobs to Slurm")
-    logging.getLogger("submitit").setLevel(logging.ERROR)
-    return submitit
 
 
 class _Training:

@@ -6,8 +6,8 @@ import io
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from regard.arguments import Limits, public
@@ -106,7 +105,15 @@ class Comparison(Result):
         names = list(self.variants[0].varied)
         parts: list[RenderableType] = []
         if len(names) > 1:
-            parts += [_by_last(self), ""]
+            # The values of the last flag are columns, all other combinations rows.
+            *others, last = names
+            form = QUANTITIES["exact_match"][1]
+            series = (
+                (*map(str, values), *(format_mean(self.values(variant, "exact_match"), form) for variant in variants))
+                for values, variants in _series(self).items()
+            )
+            columns = (f"{last}={value}" for value in _flag_values(self, last))
+            parts += [plain_table((*others, *columns), series, f"Exact match by {last}"), ""]
         shown = [name for name in QUANTITIES if any(self.values(v, name) for v in self.variants)]
         title = f"{self.task}: mean (range) over {seeds} seeds{_tokenizers(self)}"
         rows = []
@@ -221,17 +228,6 @@ def folder_name(variant: Variant) -> str:
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
 
 
-@contextmanager
-def _empty_folders_removed(folders: Sequence[Path]) -> Iterator[None]:
-    """Remove empty folders after the block: processes that stop at the same time leave shared ones."""
-    try:
-        yield
-    finally:
-        for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
-            with suppress(OSError):  # not empty, or absent
-                folder.rmdir()
-
-
 # Differences between variants over seeds, and whether they are shown.
 #
 # A verdict is "different" only if the permutation test, which holds for every distribution, rejects (Holm's
@@ -299,15 +295,6 @@ def differences(comparison: Comparison, quantity: str) -> list[Contrast]:
     ]
 
 
-def describe_verdicts(contrasts: list[Contrast]) -> str:
-    """Return a note that says what the verdicts mean for this number of seeds and pairs."""
-    pairs, seeds = len(contrasts), min(contrast.seeds for contrast in contrasts)
-    note = "different: by an exact permutation test with Holm's correction"
-    if seeds < (least := smallest_group(pairs)):
-        note += f", which needs {least} seeds for {pairs} pair{'s' * (pairs > 1)}"
-    return f"{note}. Values and intervals are of the shift between variants (median difference, ranks)."
-
-
 # Reports of a comparison: tables, JSON, CSV, curves and a page.
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -355,19 +342,11 @@ def _differences(comparison: Comparison) -> list[RenderableType]:
         for each in contrasts
     )
     table = plain_table(("", "", ""), rows, title, show_header=False)
-    return ["", table, Text(describe_verdicts(contrasts), style="dim")]
-
-
-def _by_last(comparison: Comparison) -> Table:
-    """Return a table of exact match: the values of the last flag are columns, all other combinations rows."""
-    *names, last = comparison.variants[0].varied
-    columns = (f"{last}={value}" for value in _flag_values(comparison, last))
-    form = QUANTITIES["exact_match"][1]
-    rows = (
-        (*map(str, others), *(format_mean(comparison.values(variant, "exact_match"), form) for variant in variants))
-        for others, variants in _series(comparison).items()
-    )
-    return plain_table((*names, *columns), rows, f"Exact match by {last}")
+    pairs, note = len(contrasts), "different: by an exact permutation test with Holm's correction"
+    if min(contrast.seeds for contrast in contrasts) < (least := smallest_group(pairs)):
+        note += f", which needs {least} seeds for {pairs} pair{'s' * (pairs > 1)}"
+    note += ". Values and intervals are of the shift between variants (median difference, ranks)."
+    return ["", table, Text(note, style="dim")]
 
 
 def _flag_values(comparison: Comparison, flag: str) -> list[Any]:
@@ -518,10 +497,15 @@ def compare(
     folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
     new = [folder for folder in folders if not folder.exists()]
     if missing:
-        with _empty_folders_removed(new), counting_bar("compare", done, len(jobs), show=progress) as advance:
-            for job, result in (on or Local()).run(missing, partial(print_status, show=progress)):
-                measurements[job.folder] = result
-                advance()
+        try:
+            with counting_bar("compare", done, len(jobs), show=progress) as advance:
+                for job, result in (on or Local()).run(missing, partial(print_status, show=progress)):
+                    measurements[job.folder] = result
+                    advance()
+        finally:  # processes that stop at the same time leave shared folders empty
+            for path in sorted(new, key=lambda path: len(path.parts), reverse=True):
+                with suppress(OSError):  # not empty, or absent
+                    path.rmdir()
     measured = [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]
     by_variant = {variant.name: measured[index * seeds :][:seeds] for index, variant in enumerate(variants)}
     return Comparison(folder.name, folder, variants, by_variant)

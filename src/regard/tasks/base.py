@@ -74,9 +74,12 @@ class AnyTask(ABC):
 
     config: Any  # An instance of `config_class`
 
+    def __init__(self, config: Any = None) -> None:
+        self.config = self.config_class() if config is None else config
+
     @classmethod
     def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
-        return cls(config)  # type: ignore[call-arg]
+        return cls(config)
 
     @classmethod
     def digests(cls, config: Any, *, progress: bool = True) -> dict[str, list[TextDigest]]:
@@ -85,7 +88,7 @@ class AnyTask(ABC):
 
     @classmethod
     def restore(cls, config: Any, files: Mapping[str, str]) -> Self:
-        return cls(config)  # type: ignore[call-arg]
+        return cls(config)
 
     @property
     def files(self) -> dict[str, str]:
@@ -124,7 +127,7 @@ class Task(AnyTask):
     vocabulary: str  # All letters, in the order of their indices
 
     def __init__(self, config: TaskConfig | None = None) -> None:
-        self.config = TaskConfig() if config is None else config
+        super().__init__(config)
         letters = string.ascii_uppercase[: self.config.vocab_size]
         self.vocabulary = NULL + letters if self.null else letters
 

@@ -9,7 +9,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -110,9 +110,6 @@ class PairTask(SequenceTask):
     max_source: int  # Number of characters in the longest source
     max_target: int  # Number of characters in the longest target
     fixed: ClassVar[str] = ""  # What the sources are, if their length cannot be chosen
-
-    def __init__(self, config: Any = None) -> None:
-        self.config = self.config_class() if config is None else config
 
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:

@@ -8,7 +8,7 @@ depend only on inputs up to this position, so padding on the right never changes
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,9 +38,6 @@ class TokenTask(AnyTask):
     vocabulary: Sequence[str] = ()
     """Text of each token, in the order of the indices. Either all texts have one character, or no text contains
     a space."""
-
-    def __init__(self, config: Any = None) -> None:
-        self.config = self.config_class() if config is None else config
 
     @property
     @abstractmethod

@@ -49,7 +49,11 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
     """
     named = dict(model.named_parameters())
     for part in parts:
-        parameters = [parameter for name, parameter in named.items() if _is_in(name, part)]
+        parameters = [
+            parameter
+            for name, parameter in named.items()
+            if any(f"{alias}.".startswith(f"{part}.") for alias in (short_name(name), _without_side(short_name(name))))
+        ]
         if not parameters:
             raise InputError(
                 f"freeze {part!r}: the model has no part with this name; choose {', '.join(parts_of(model))}, "
@@ -70,11 +74,6 @@ def parts_of(model: nn.Module) -> list[str]:
         if inner and inner[0].isdigit() and f"{part}.{inner[0]}" not in layers:
             layers.append(f"{part}.{inner[0]}")
     return [name for part, layers in layers_of_part.items() for name in (part, *layers)]
-
-
-def _is_in(name: str, part: str) -> bool:
-    name = short_name(name)
-    return any(f"{alias}.".startswith(f"{part}.") for alias in (name, _without_side(name)))
 
 
 def _without_side(name: str) -> str:
@@ -190,16 +189,6 @@ def check_attention_part(choice: PartChoice) -> None:
             check_masked(recorded, causal_mask(STEPS, STEPS))
 
 
-def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
-    """Raise `PluginError` unless custom code works on a small batch. The model is not changed."""
-    code = " with ".join(config.custom_parts)
-    with custom_code(f"{code} fails on a batch of {SAMPLES}"):
-        logits = _logits(code, config, task, copy.deepcopy(model))
-        if not logits.requires_grad:
-            raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
-        logits.float().logsumexp(-1).mean().backward()
-
-
 def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Tensor:
     """Return the logits of a small batch, sampled by the task or, for a task with text, arbitrary."""
     device = next((parameter.device for parameter in model.parameters()), None)
@@ -212,7 +201,16 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
         text = collate([[index] for index in range(SAMPLES)])
         batch = PairBatch(text, text)
     if isinstance(batch, Batch) and config.on not in TASKS:
-        _check_answers(code, task, batch)
+        custom: Any = task
+        outputs, classes = task.sizes["outputs"], task.sizes["classes"]
+        _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
+        if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
+            raise PluginError(
+                f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}, the range of "
+                "its property classes"
+            )
+        _check_tensor(code, "relevance", custom.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
+        custom.render(batch.inputs[0])
     batch = batch.to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)
@@ -230,18 +228,6 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
     states, _ = model.step(batch.target_in[:, :1], model.start(memory))
     _check_tensor(code, "logits of one step", model.logits(states), (SAMPLES, 1, symbols))
     return logits
-
-
-def _check_answers(code: str, task: Any, batch: Batch) -> None:
-    outputs, classes = task.sizes["outputs"], task.sizes["classes"]
-    _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
-    if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
-        raise PluginError(
-            f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}, the range of "
-            "its property classes"
-        )
-    _check_tensor(code, "relevance", task.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
-    task.render(batch.inputs[0])
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
@@ -288,8 +274,13 @@ def start(
     if config.custom_parts:
         check_custom_parts(config.model)
     model = _initial_model(config, task, before)
-    if config.custom_parts:
-        check_custom_model(config, task, model)
+    if config.custom_parts:  # custom code must work on a small batch; the model does not change
+        code = " with ".join(config.custom_parts)
+        with custom_code(f"{code} fails on a batch of {SAMPLES}"):
+            logits = _logits(code, config, task, copy.deepcopy(model))
+            if not logits.requires_grad:
+                raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
+            logits.float().logsumexp(-1).mean().backward()
     generator = make_generator(settings.seed, "train")
     objective = make_objective(model.to(context.device), settings, generator)
     if settings.sharded:

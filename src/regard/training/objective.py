@@ -112,7 +112,17 @@ class _CrossEntropy(torch.autograd.Function):
                     grad_weight += _multiply("weight", logits.T, (chunk * share).to(dtype))
                 if grad_bias is not None:
                     grad_bias += share.to(dtype).squeeze(1) @ logits
-            _smooth(smoothing, loss, (states, weight, bias), grads)
+            # Subtract the uniform part of label smoothing, a fraction of the mean logit, from loss and gradients.
+            even, steps = smoothing / len(weight), states.shape[:2].numel()
+            seen = states.sum((0, 1), dtype=loss.dtype)  # states may be bfloat16
+            mean = weight.sum(0, dtype=loss.dtype) * even
+            loss -= seen @ mean
+            if bias is not None:
+                loss -= bias.sum() * (even * steps)
+            amounts: list[Tensor | float] = [mean, seen * even, even * steps]
+            for grad, amount in zip(grads, amounts, strict=True):
+                if grad is not None:
+                    grad -= amount
         ctx.save_for_backward(*grads)
         ctx.mark_non_differentiable(right)
         return loss, right
@@ -122,23 +132,6 @@ class _CrossEntropy(torch.autograd.Function):
         factor = grads[0]
         scaled = (None if grad is None else grad * factor.to(grad.dtype) for grad in ctx.saved_tensors)
         return (*scaled, None, None, None)
-
-
-def _smooth(
-    smoothing: float, loss: Tensor, inputs: tuple[Tensor, Tensor, Tensor | None], grads: list[Tensor | None]
-) -> None:
-    """Subtract the uniform part of label smoothing, a fraction of the mean logit, from loss and gradients."""
-    states, weight, bias = inputs
-    even, steps = smoothing / len(weight), states.shape[:2].numel()
-    seen = states.sum((0, 1), dtype=loss.dtype)  # states may be bfloat16
-    mean = weight.sum(0, dtype=loss.dtype) * even
-    loss -= seen @ mean
-    if bias is not None:
-        loss -= bias.sum() * (even * steps)
-    amounts: list[Tensor | float] = [mean, seen * even, even * steps]
-    for grad, amount in zip(grads, amounts, strict=True):
-        if grad is not None:
-            grad -= amount
 
 
 class _Buffers(threading.local):

@@ -151,25 +151,6 @@ class _Line(msgspec.Struct):
     exact_match: float
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics file, without a truncated last line. Returns an empty list without a file.
-
-    Raises `InputError` if a line before the last line is damaged, or if the steps do not increase.
-    """
-    if not is_file(path):
-        return []
-    mend, lines = "restore a copy, or delete that line and all later lines", list[dict[str, Any]]()
-    for line in read_json_lines(path, dict[str, int | float], mend):
-        try:
-            convert_json(line, _Line)
-            if lines and line["step"] <= lines[-1]["step"]:
-                raise DamageError(f"step {line['step']} does not come after step {lines[-1]['step']}")
-        except DamageError as error:
-            raise damaged_file(path, f"line {len(lines) + 1}: {error}", mend) from error
-        lines.append(line)
-    return lines
-
-
 def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
     """Return the steps up to `step` whose lines are missing. A line is expected for every multiple of `every`,
     and for the last of all `steps`.
@@ -339,7 +320,22 @@ class RunFolder:
         append_inside(self.path, self.metrics_file, json.dumps(metrics).encode() + b"\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        return read_metrics(self.metrics_file)
+        """Return the lines of the metrics file, without a truncated last line. Returns an empty list without a file.
+
+        Raises `InputError` if a line before the last line is damaged, or if the steps do not increase.
+        """
+        if not is_file(self.metrics_file):
+            return []
+        mend, lines = "restore a copy, or delete that line and all later lines", list[dict[str, Any]]()
+        for line in read_json_lines(self.metrics_file, dict[str, int | float], mend):
+            try:
+                convert_json(line, _Line)
+                if lines and line["step"] <= lines[-1]["step"]:
+                    raise DamageError(f"step {line['step']} does not come after step {lines[-1]['step']}")
+            except DamageError as error:
+                raise damaged_file(self.metrics_file, f"line {len(lines) + 1}: {error}", mend) from error
+            lines.append(line)
+        return lines
 
     def known_metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of a finished training run. Raises `InputError` if there are no metrics."""
@@ -557,7 +553,15 @@ def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
     with _opened(path) as (file, size):
         metadata, entries = _read_header(file, size)
         if expected is not None:
-            _check_expected(entries, expected)
+            for name in expected:
+                if name not in entries:
+                    raise DamageError(f"tensor {name!r} is missing")
+            for name, entry in entries.items():
+                if name not in expected:
+                    raise DamageError(f"tensor {name!r} is not among the expected tensors")
+                spec = TensorSpec(tuple(entry.shape), TYPES[entry.dtype])
+                if spec != expected[name]:
+                    raise DamageError(f"tensor {name!r} is {spec}, not {expected[name]}")
         tensors, intact = _read_values(file, metadata, entries)
         return TensorFile(tensors, int(metadata.step), metadata.config, metadata.sha256, intact)
 
@@ -618,18 +622,6 @@ def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
         end = next_end
     if end != size:
         raise DamageError(f"the file holds {size:,} bytes of values, but its header names {end:,}")
-
-
-def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
-    for name in expected:
-        if name not in entries:
-            raise DamageError(f"tensor {name!r} is missing")
-    for name, entry in entries.items():
-        if name not in expected:
-            raise DamageError(f"tensor {name!r} is not among the expected tensors")
-        spec = TensorSpec(tuple(entry.shape), TYPES[entry.dtype])
-        if spec != expected[name]:
-            raise DamageError(f"tensor {name!r} is {spec}, not {expected[name]}")
 
 
 def _read_values(file: BinaryIO, metadata: _Metadata, entries: Mapping[str, _Entry]) -> tuple[dict[str, Tensor], bool]:

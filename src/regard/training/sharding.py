@@ -124,7 +124,25 @@ class ShardedState(TrainingState):
         if not checkpoints:
             raise InputError(f"run {str(folder.path)!r} is incomplete: its training state is missing")
         last = checkpoints[-1]
-        check_digests(folder, last, torch.distributed.get_rank(), torch.distributed.get_world_size())
+        files = list_files(last)
+        tensor_files = [path for path in files if path.suffix != ".json"]
+        digests = [
+            read_json(path, _Digests, MEND, finite=False) for path in files if path.name.startswith(f"{DIGESTS}-")
+        ]
+        known = {name: digest for content in digests for name, digest in content.files.items()}
+        stored = folder.stored()
+        # Each process checks its part of the files.
+        own_files = tensor_files[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
+        if (
+            not all(has_valid_digest(msgspec.to_builtins(content)) for content in digests)
+            or known.keys() != {path.name for path in tensor_files}
+            or any(known[path.name] != file_digest(path) for path in own_files)
+        ):
+            folder.refuse_edited(last.name, "the checkpoint's files have changed since they were written")
+        elif not folder.trust_edited or has_valid_digest(stored):
+            for content in digests:
+                if (problem := config_mismatch(content.config, stored, last.name)) is not None:
+                    folder.refuse_edited(last.name, problem)
         tensors = self.tensors()
         try:
             load(tensors, storage_reader=HuggingFaceStorageReader(str(last)))
@@ -140,28 +158,6 @@ class _Digests(msgspec.Struct, forbid_unknown_fields=True):
     config: str
     files: dict[str, str]  # SHA-256 digests by file name
     digest: str
-
-
-def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
-    """Raise `InputError` if files of a checkpoint were edited or belong to another run.
-
-    Process `rank` of `size` checks the files assigned to it.
-    """
-    every = list_files(checkpoint)
-    files = [path for path in every if path.suffix != ".json"]
-    digests = [read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")]
-    known = {name: digest for content in digests for name, digest in content.files.items()}
-    stored = folder.stored()
-    if (
-        not all(has_valid_digest(msgspec.to_builtins(content)) for content in digests)
-        or known.keys() != {path.name for path in files}
-        or any(known[path.name] != file_digest(path) for path in files[rank::size])
-    ):
-        folder.refuse_edited(checkpoint.name, "the checkpoint's files have changed since they were written")
-    elif not folder.trust_edited or has_valid_digest(stored):
-        for content in digests:
-            if (problem := config_mismatch(content.config, stored, checkpoint.name)) is not None:
-                folder.refuse_edited(checkpoint.name, problem)
 
 
 def _checkpoints(folder: RunFolder) -> list[Path]:

@@ -256,6 +256,18 @@ def _alignment_score(candidate: AlignedHead) -> float:
     return float(weights.max(0, initial=0.0).sum())
 
 
+def mean_distance(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Return the mean total variation distance (...) between the rows of weights (..., Tq, Tk) of pairs, over the steps
+    and inputs that both weights of a pair have."""
+    distances = []
+    for first, second in pairs:
+        steps, inputs = (min(sizes) for sizes in zip(first.shape[-2:], second.shape[-2:], strict=True))
+        # Half of the summed absolute differences is the total variation distance.
+        difference = np.abs(first[..., :steps, :inputs] - second[..., :steps, :inputs])
+        distances.append(difference.sum(-1).mean(-1) / 2)
+    return np.asarray(np.mean(distances, 0))
+
+
 def layer_kind(name: str) -> LayerKind:
     """Derive the kind of a layer from its name.
 
@@ -338,8 +350,9 @@ def _group_pieces(labels: list[str]) -> list[list[int]]:
         punctuation = all(_is_punctuation(character) for character in characters)
         special = label[:1] + label[-1:] in ("<>", "[]")
         previous = labels[index - 1] if index else ""
+        after_mark = len(previous.removeprefix(WORD_START)) == 1 and _is_punctuation(previous[-1])
         # A word continues after a separate `▁` piece, but not after punctuation or a special symbol.
-        new_word = previous != WORD_START and (punctuation or special or not words or _ends_word(previous))
+        new_word = previous != WORD_START and (punctuation or special or not words or after_mark)
         if label.startswith(WORD_START) or new_word:
             words.append([])
         words[-1].append(index)
@@ -348,10 +361,6 @@ def _group_pieces(labels: list[str]) -> list[list[int]]:
 
 def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] == "P"
-
-
-def _ends_word(label: str) -> bool:
-    return _is_punctuation(label[-1]) and len(label.removeprefix(WORD_START)) == 1
 
 
 def _join_pieces(labels: list[str], words: list[list[int]]) -> list[str]:

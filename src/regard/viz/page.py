@@ -203,48 +203,27 @@ def head_measures(layer: LayerMap) -> dict[str, list[float]]:
     """
     weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
     heads, rows, columns = weights.shape
-    measures = {"peak": _peak(weights, layer.kind), "entropy": _entropy(weights)}
+    few = rows < FEW or columns < FEW
+    sinks = np.zeros((heads, columns), bool) if few else weights.mean(1) >= SINK
+    own = np.eye(rows, columns, dtype=bool) if layer.kind != CROSS else np.zeros((rows, columns), bool)
+    largest = np.where(sinks[:, None] | own, 0, weights).max(2, initial=0)
+    # In a causal head, the first step attends only to itself, and the second step only to the first two steps.
+    causal = rows == columns > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any()
+    first = math.ceil(rows / EARLY) if causal else 0  # the early rows of a causal head have few keys and do not count
+    # The entropy of each row, divided by its largest possible value
+    positive, seen = np.where(weights > 0, weights, 1), (weights > 0).sum(2)
+    sums = -np.einsum("hqk,hqk->hq", positive, np.log(positive))
+    most = np.log(np.arange(rows) + 1 if causal else np.full(rows, columns))
+    relative = np.divide(sums, most, out=np.zeros_like(sums), where=(seen > 1) & (most > 0))
+    counted = (seen > 1) | (not causal)  # not a step that sees itself alone
+    entropy = np.minimum(relative.sum(1) / np.maximum(counted.sum(1), 1), 1)
+    measures = {"peak": largest[:, first:].mean(1), "entropy": entropy}
     if layer.kind != CROSS:
         steps = abs(np.arange(rows)[:, None] - np.arange(columns)).astype(weights.dtype)
         measures["distance"] = weights.reshape(heads, -1) @ steps.ravel() / max(rows, 1)
     if layer.relevant is not None and layer.relevant.any():
         measures["relevant"] = weights[:, layer.relevant].sum(1) / layer.relevant.any(1).sum()
     return {name: np.round(values.astype(float), 6).tolist() for name, values in measures.items()}
-
-
-def _peak(weights: np.ndarray, kind: str) -> np.ndarray:
-    """Return the mean over the rows of the largest weight outside attention sinks and the row's own token.
-
-    The early rows of a causal head have few keys and do not count.
-    """
-    _, rows, columns = weights.shape
-    few = rows < FEW or columns < FEW
-    sinks = np.zeros((len(weights), columns), bool) if few else weights.mean(1) >= SINK
-    own = np.eye(rows, columns, dtype=bool) if kind != CROSS else np.zeros((rows, columns), bool)
-    largest = np.where(sinks[:, None] | own, 0, weights).max(2, initial=0)
-    first = math.ceil(rows / EARLY) if _is_causal(weights) else 0
-    means: np.ndarray = largest[:, first:].mean(1)
-    return means
-
-
-def _entropy(weights: np.ndarray) -> np.ndarray:
-    """Return the mean entropy of the rows of each head, divided by its largest possible value."""
-    _, rows, columns = weights.shape
-    positive = np.where(weights > 0, weights, 1)
-    sums = -np.einsum("hqk,hqk->hq", positive, np.log(positive))
-    seen = (weights > 0).sum(2)
-    causal = _is_causal(weights)
-    most = np.log(np.arange(rows) + 1 if causal else np.full(rows, columns))
-    relative = np.divide(sums, most, out=np.zeros_like(sums), where=(seen > 1) & (most > 0))
-    counted = (seen > 1) | (not causal)  # not a step that sees itself alone
-    means: np.ndarray = np.minimum(relative.sum(1) / np.maximum(counted.sum(1), 1), 1)
-    return means
-
-
-def _is_causal(weights: np.ndarray) -> bool:
-    """Return whether the first step attends only to itself, and the second step only to the first two steps."""
-    _, rows, columns = weights.shape
-    return bool(rows == columns > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any())
 
 
 LARGEST_KEYS = 12  # keys that are listed for a row of a long input

@@ -72,7 +72,18 @@ def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None
     """
     figure, (curves, dimensions, cosines) = make_panels(3, width, 2.1)
     largest = position_scale(vectors)
-    _draw_curves(curves, vectors, between, largest)
+    # Some dimensions as curves, one below the other, with a dot for every position
+    shown = np.clip((vectors if between is None else between) / largest, -1, 1)
+    places = np.linspace(0, len(vectors) - 1, len(shown))
+    levels = {dim: -2.4 * index for index, dim in enumerate(drawn_dimensions(vectors.shape[1]))}
+    for index, (dim, level) in enumerate(levels.items()):
+        curves.plot(places, shown[:, dim] + level, color=f"C{index}")
+        curves.axhline(level, color="0.85", linewidth=0.5, zorder=0)
+        if len(vectors) <= MARKED:
+            dots = np.clip(vectors[:, dim] / largest, -1, 1) + level
+            curves.plot(dots, ".", color=f"C{index}", markersize=2)
+    curves.set(title=f"curves, each from -{largest:.3g} to {largest:.3g}", xlabel="position", ylabel="dimension")
+    curves.set_yticks(list(levels.values()), [str(dim) for dim in levels])
     image = dimensions.imshow(
         vectors.T, aspect="auto", cmap=SIGNED, vmin=-largest, vmax=largest, interpolation="nearest"
     )
@@ -92,22 +103,6 @@ def position_scale(vectors: np.ndarray) -> float:
     sizes = np.abs(vectors)
     most, largest = float(np.percentile(sizes, 99.5)), max(float(sizes.max()), 1e-12)
     return most if largest > 1.5 * most > 0 else largest
-
-
-def _draw_curves(axes: Axes, vectors: np.ndarray, between: np.ndarray | None, largest: float) -> None:
-    """Draw some dimensions one below the other, with a dot for every position."""
-    time, width = vectors.shape
-    curves = np.clip((vectors if between is None else between) / largest, -1, 1)
-    places = np.linspace(0, time - 1, len(curves))
-    levels = {dim: -2.4 * index for index, dim in enumerate(drawn_dimensions(width))}
-    for index, (dim, level) in enumerate(levels.items()):
-        axes.plot(places, curves[:, dim] + level, color=f"C{index}")
-        axes.axhline(level, color="0.85", linewidth=0.5, zorder=0)
-        if time <= MARKED:
-            dots = np.clip(vectors[:, dim] / largest, -1, 1) + level
-            axes.plot(dots, ".", color=f"C{index}", markersize=2)
-    axes.set(title=f"curves, each from -{largest:.3g} to {largest:.3g}", xlabel="position", ylabel="dimension")
-    axes.set_yticks(list(levels.values()), [str(dim) for dim in levels])
 
 
 def drawn_dimensions(width: int) -> list[int]:

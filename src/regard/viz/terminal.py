@@ -53,22 +53,19 @@ def describe_weights(attention: Map) -> str:
         return ""
     lines: list[str] = []
     for layer in attention.layers.values():
-        if layer.kind != "encoder":
-            lines += ["", *_describe_layer(layer, "Input" if layer.name == CROSS else "Output")]
+        if layer.kind == "encoder":
+            continue
+        keys = "Input" if layer.name == CROSS else "Output"
+        lines += ["", f"{layer.title}:"]
+        for step, label in enumerate(layer.query_labels):
+            lines.append(f"Output step {step} ({label})")
+            for head, weights in enumerate(layer.weights[:, step]):
+                largest = largest_keys(weights)
+                lines.append(_wrap(f"Head #{head} attended mainly to {keys} steps: {largest}", " " * 4))
+                lines.append(_wrap(decimals(weights), " " * 4))
     if attention.position_norms is not None:
         lines += ["", "L2-Norm of Input Positional Encoding:", _wrap(decimals(attention.position_norms))]
     return "\n".join(lines[1:])
-
-
-def _describe_layer(layer: LayerMap, keys: str) -> list[str]:
-    lines = [f"{layer.title}:"]
-    for step, label in enumerate(layer.query_labels):
-        lines.append(f"Output step {step} ({label})")
-        for head, weights in enumerate(layer.weights[:, step]):
-            largest = largest_keys(weights)
-            lines.append(_wrap(f"Head #{head} attended mainly to {keys} steps: {largest}", " " * 4))
-            lines.append(_wrap(decimals(weights), " " * 4))
-    return lines
 
 
 def _wrap(text: str, indent: str = "") -> str:
@@ -118,7 +115,15 @@ def _heatmap(attention: Map) -> RenderableType:
     rows = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in layers)
     best = attention.selected_head or best_aligned(layers)
     if best is not None and best.layer.patches is not None:
-        return Group(_patch_grid(best), Text(_other_heads(best, heads), style="dim"))
+        # The weights of the head on a grid of image patches
+        weights = patch_weights(best.layer)[best.head]
+        largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
+        table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
+        for row in weights:
+            table.add_row(*(cell(float(weight), largest, False) for weight in row))
+        title = f"{best.layer.title}, {best.layer.head_name(best.head)}: {query_description(best.layer)}"
+        remarks = f"largest weight {largest:.3f}\n{_other_heads(best, heads)}"
+        return Group(Text(title), table, Text(remarks, style="dim"))
     if heads > 1 and best is not None and (rows > MAX_ROWS or isinstance(attention.prediction, str)):
         return Group(_Heatmap([best.layer], best.head), Text(_other_heads(best, heads), style="dim"))
     return _Heatmap(layers)
@@ -130,17 +135,6 @@ def _other_heads(best: AlignedHead, heads: int) -> str:
         f"This is {best.layer.head_name(best.head)} of {best.layer.name}; of {heads} heads, it {reason}."
         " To see the other heads: --plot page.html, the explorer, or in Python .to_html(path)."
     )
-
-
-def _patch_grid(best: AlignedHead) -> RenderableType:
-    """Draw the weights of one head on a grid of image patches."""
-    weights = patch_weights(best.layer)[best.head]
-    largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
-    table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
-    for row in weights:
-        table.add_row(*(cell(float(weight), largest, False) for weight in row))
-    title = f"{best.layer.title}, {best.layer.head_name(best.head)}: {query_description(best.layer)}"
-    return Group(Text(title), table, Text(f"largest weight {largest:.3f}", style="dim"))
 
 
 class _Heatmap:
@@ -155,7 +149,8 @@ class _Heatmap:
         for layer in self.layers:
             yield Text(f"{layer.title}:")
             head_width = max((len(layer.head_name(head)) for head in range(len(layer.weights))), default=0)
-            left = max((cell_len(_row_label(label)) for label in layer.query_labels), default=0) + head_width + 1
+            widths = (cell_len(_cut_label(label, ROW_LABEL)) + 1 for label in layer.query_labels)
+            left = max(widths, default=0) + head_width + 1
             columns = max((options.max_width - left) // CELL, 1)
             for first in range(0, len(layer.key_labels), columns):
                 yield self._table(layer, slice(first, first + columns))
@@ -163,7 +158,7 @@ class _Heatmap:
 
     def _table(self, layer: LayerMap, keys: slice) -> Table:
         """Return the table of some keys: their labels, and a line for each query and head."""
-        labels = [_column_label(label) for label in layer.key_labels[keys]]
+        labels = [_cut_label(label, COLUMN_LABEL) for label in layer.key_labels[keys]]
         table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
         for _ in ("query", "head", *labels):
             table.add_column("", no_wrap=True)
@@ -175,7 +170,8 @@ class _Heatmap:
             for head in heads:
                 pairs = zip(layer.weights[head, step, keys], relevant[step, keys], strict=True)
                 cells = [cell(float(weight), self.largest, bool(mark)) for weight, mark in pairs]
-                table.add_row(_row_label(label) if head == heads[0] else "", f"{layer.head_name(head)} ", *cells)
+                row_label = f"{_cut_label(label, ROW_LABEL)} " if head == heads[0] else ""
+                table.add_row(row_label, f"{layer.head_name(head)} ", *cells)
         return table
 
     def _legend(self, relevant: bool) -> Text:
@@ -201,14 +197,9 @@ def _header_lines(labels: list[str]) -> Iterator[list[str]]:
         yield [f" {letter}" for letter in letters]
 
 
-def _column_label(label: str) -> str:
+def _cut_label(label: str, most: int) -> str:
     label = shown_label(label)
-    return label if len(label) <= COLUMN_LABEL else f"{label[: COLUMN_LABEL - 1]}…"
-
-
-def _row_label(label: str) -> str:
-    label = shown_label(label)
-    return f"{label if len(label) <= ROW_LABEL else label[: ROW_LABEL - 1] + '…'} "
+    return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
 def cell(weight: float, largest: float, relevant: bool) -> Text:

@@ -35,7 +35,6 @@ from regard_lab.bench.rankings import (
     AurocScore,
     Cell,
     Choice,
-    ChosenMethod,
     cell_path,
     choose_methods,
     draw_inputs,
@@ -181,18 +180,14 @@ def shown_differences(values: Values) -> set[frozenset[str]]:
     >>> sorted(map(sorted, shown_differences(values)))
     [['a', 'b'], ['b', 'c']]
     """
-    pairs = list(itertools.combinations(values, 2))
-    p_values = holm([_paired_p_value(values[first], values[second]) for first, second in pairs])
-    return {frozenset(pair) for pair, p_value in zip(pairs, p_values, strict=True) if p_value <= 1 - LEVEL}
-
-
-def _paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the two-sided p-value of Student's test of paired values with equal means."""
     from scipy.special import stdtr
 
-    differences = [one - other for one, other in zip(first, second, strict=True)]
-    error = max(stdev(differences), MIN_SPREAD) / len(differences) ** 0.5
-    return float(2 * stdtr(len(differences) - 1, -abs(fmean(differences)) / error))
+    pairs, p_values = list(itertools.combinations(values, 2)), list[float]()
+    for first, second in pairs:
+        differences = [one - other for one, other in zip(values[first], values[second], strict=True)]
+        error = max(stdev(differences), MIN_SPREAD) / len(differences) ** 0.5
+        p_values.append(float(2 * stdtr(len(differences) - 1, -abs(fmean(differences)) / error)))  # two-sided
+    return {frozenset(pair) for pair, p_value in zip(pairs, holm(p_values), strict=True) if p_value <= 1 - LEVEL}
 
 
 # The bench as tables for a terminal and for a page.
@@ -214,7 +209,11 @@ def group_tables(
     columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH, link: CellLink | None = None
 ) -> list[Table]:
     """Return the mean of each method over the models of each kind, and its CPU time."""
-    seconds = {method: _seconds(columns, method) for method in methods}
+    seconds = {}
+    for method in methods:
+        # The mean over the models of their CPU time at all levels. Kinds of truth share one ranking.
+        times = {(each.kind, each.level): each.entries[method].seconds for each in columns if method in each.entries}
+        seconds[method] = sum(times.values()) / max(len({kind for kind, _ in times}), 1)
     parts = [columns[begin : begin + width] for begin in range(0, len(columns), width)]
     return [_table("Means over models", part, methods, link, seconds if part is parts[0] else {}) for part in parts]
 
@@ -234,7 +233,12 @@ def detail_tables(
 def _table(
     title: str, columns: Sequence[Column], methods: Sequence[str], link: CellLink | None, seconds: Mapping[str, float]
 ) -> Table:
-    headings: list[str | Text] = ["method", *(Text(_heading(column)) for column in columns)]
+    headings: list[str | Text] = ["method"]
+    for column in columns:
+        alone = column.models == 1 and column.name != column.kind
+        name = column.name if alone else f"{column.kind} ({column.models})"
+        truth = "" if column.truth == KNOWN_INPUTS else f": {column.truth}"
+        headings.append(Text(f"{name}, {column.level}{truth}" if column.family == "all" else f"{name}{truth}"))
     rows = []
     for method in methods:
         entries = [column.entries.get(method) for column in columns]
@@ -250,12 +254,6 @@ def _table(
         rows.append((Text(method), *row, *([Text(f"{seconds[method]:.2f}")] if seconds else [])))
     whole = [HeadingColumn(heading, no_wrap=True) for heading in headings]
     return plain_table([*whole, *(["CPU s"] if seconds else [])], rows, title, header_style="bold")
-
-
-def _heading(column: Column) -> str:
-    name = column.name if column.models == 1 and column.name != column.kind else f"{column.kind} ({column.models})"
-    truth = "" if column.truth == KNOWN_INPUTS else f": {column.truth}"
-    return f"{name}, {column.level}{truth}" if column.family == "all" else f"{name}{truth}"
 
 
 def entry_text(entry: Entry | None, models: int, address: str | None = None, *, mark: bool = True) -> Text:
@@ -278,18 +276,6 @@ def score_text(entry: Entry | None, models: int) -> str:
         return MISSING
     interval = "" if entry.low is None or entry.high is None else f" ({entry.low:.2f}-{entry.high:.2f})"
     return f"{entry.mean:.2f}{interval}" + (f" [{entry.models} of {models}]" if entry.models < models else "")
-
-
-def _seconds(columns: Sequence[Column], method: str) -> float:
-    """Return the mean CPU time of a method on a model, over all levels. Kinds of truth share one ranking."""
-    kinds: dict[tuple[str, str], float] = {}
-    for column in columns:
-        if method in column.entries:
-            kinds[column.kind, column.level] = column.entries[method].seconds
-    totals: dict[str, float] = {}
-    for (kind, _), seconds in kinds.items():
-        totals[kind] = totals.get(kind, 0.0) + seconds
-    return sum(totals.values()) / max(len(totals), 1)
 
 
 @public
@@ -396,12 +382,17 @@ def bench(
     results: dict[BenchJob, BenchJobResult] = {}
     with counting_bar("bench", 0, len(jobs), show=progress) as advance:
         for job, result in run_in_processes(measure_job, jobs):
-            own = _measure_objects(job, [method for method in chosen if method.text is None], result)
-            results[job] = dataclasses.replace(result, cells=result.cells + own)
+            own = [method for method in chosen if method.text is None]
+            # Methods that are Python objects are measured in this process: another process cannot import them.
+            if own and result.resisted is None:
+                with one_thread():
+                    subjects = draw_inputs(job.model.build(job.seed, folder), samples)
+                    cells = [measure_cell(subjects, method) for method in own]
+                result = dataclasses.replace(result, cells=result.cells + cells)
+            results[job] = result
             advance()
-    cells = sum(len(result.cells) for result in results.values())
-    say_reused(sum(result.reused for result in results.values()), cells, folder, show=progress)
     measured = [cell for job in jobs for cell in results[job].cells]
+    say_reused(sum(result.reused for result in results.values()), len(measured), folder, show=progress)
     columns = model_columns(measured)
     return BenchResult(
         methods=[method.name for method in chosen],
@@ -426,15 +417,6 @@ def measure_job(job: BenchJob) -> BenchJobResult:
     methods = [reload_method(text, name) for text, name in job.methods]
     stored = sum(is_file(cell_path(subjects, method, job.folder)) for method in methods)
     return BenchJobResult([read_or_measure(subjects, method, job.folder) for method in methods], reused=stored)
-
-
-def _measure_objects(job: BenchJob, methods: Sequence[ChosenMethod], result: BenchJobResult) -> list[Cell]:
-    """Measure methods that are Python objects, in this process: another process cannot import them."""
-    if not methods or result.resisted is not None:
-        return []
-    with one_thread():
-        subjects = draw_inputs(job.model.build(job.seed, job.folder), job.samples)
-        return [measure_cell(subjects, method) for method in methods]
 
 
 def _left_out(cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:

@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.activations.components import find_components, replace_outputs
-from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD
 from regard.errors import RegardError, unknown_choice
 from regard.io import is_file, make_folder, write_file, write_json
@@ -132,10 +131,7 @@ def all_texts(compiled: Compiled) -> list[Texts]:
         texts = program.texts(length)
         if program.family == "encoder-decoder":
             pairs = [task.known(text) for text in texts]
-            batch = PairBatch(
-                collate([task.source_vocabulary.encode(pair.source) for pair in pairs]),
-                collate([task.target_vocabulary.encode(pair.target) for pair in pairs]),
-            )
+            batch = task.batch(pairs)
             groups.append(Texts((batch.source, batch.target_in), batch.target.masked_fill(batch.target == PAD, IGNORE)))
         else:
             inputs = torch.cat([task.parse(text) for text in texts])
@@ -345,8 +341,22 @@ def _train(compiled: Compiled, model: Any, seed: int) -> tuple[int, float]:
     outside = [node for node in find_nodes(model) if node not in circuit]
 
     def loss(group: Texts) -> Tensor:
+        """Return the sum of the three losses. The gradient flows through both runs, as in Geiger et al. 2022."""
         base, other = (draw_texts(group, generator) for _ in range(2))
-        return _loss(compiled, model, base, other, (circuit, outside), generator)
+        _, own = run_recorded(model, other)
+        total = cross_entropy(run(model, base), base.answers)
+        if circuit:
+            chosen = torch.randint(len(circuit), (BATCH,), generator=generator)
+            masks = {node: chosen == index for index, node in enumerate(circuit)}
+            with torch.no_grad():
+                _, theirs = run_recorded(compiled.model, other)
+                wanted = answers_of(compiled, run_interchanged(compiled.model, base, theirs, masks), base)
+            total = total + cross_entropy(run_interchanged(model, base, own, masks), wanted)
+        if outside:
+            drawn = torch.rand(len(outside), BATCH, generator=generator) < 0.5
+            masks = dict(zip(outside, drawn, strict=True))
+            total = total + cross_entropy(run_interchanged(model, base, own, masks), base.answers)
+        return total
 
     for step, _ in training_steps(model, groups, STEPS, generator, loss):
         if step % CHECK_EVERY == 0:
@@ -356,32 +366,6 @@ def _train(compiled: Compiled, model: Any, seed: int) -> tuple[int, float]:
             if _meets_bars(agreement) and agreement.outside <= OUTSIDE / 2 and agreement.interchange >= 0.995:
                 return step, time.process_time() - began
     return STEPS, time.process_time() - began
-
-
-def _loss(
-    compiled: Compiled,
-    model: Any,
-    base: Texts,
-    other: Texts,
-    nodes: tuple[Sequence[InterchangeNode], Sequence[InterchangeNode]],
-    generator: torch.Generator,
-) -> Tensor:
-    """Return the sum of the three losses. The gradient flows through both runs, as in Geiger et al. 2022."""
-    circuit, outside = nodes
-    _, own = run_recorded(model, other)
-    total = cross_entropy(run(model, base), base.answers)
-    if circuit:
-        chosen = torch.randint(len(circuit), (BATCH,), generator=generator)
-        masks = {node: chosen == index for index, node in enumerate(circuit)}
-        with torch.no_grad():
-            _, theirs = run_recorded(compiled.model, other)
-            wanted = answers_of(compiled, run_interchanged(compiled.model, base, theirs, masks), base)
-        total = total + cross_entropy(run_interchanged(model, base, own, masks), wanted)
-    if outside:
-        drawn = torch.rand(len(outside), BATCH, generator=generator) < 0.5
-        masks = dict(zip(outside, drawn, strict=True))
-        total = total + cross_entropy(run_interchanged(model, base, own, masks), base.answers)
-    return total
 
 
 def cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:

@@ -183,8 +183,17 @@ def write_bench_page(result: BenchResult, path: str | Path) -> Path:
     addresses = write_failures(result, folder)
 
     def link(column: Column, method: str) -> str | None:
-        shown = column if column.family != "all" else _worst(result, column, method)
-        return addresses.get(place_of(shown, method))
+        if column.family != "all":
+            return addresses.get(place_of(column, method))
+        # The page of the model of a group on which the method has the lowest score
+        members = [
+            member
+            for member in result.columns
+            if (member.kind, member.level) == (column.kind, column.level)
+            and method in member.entries
+            and column.truth in member.truth.split(", ")
+        ]
+        return addresses.get(place_of(min(members, key=lambda member: member.entries[method].mean), method))
 
     parts: list[Part] = [
         Plot(lambda width: _draw_groups(result, width), "Mean AUROC: rows are methods, columns groups of models"),
@@ -221,15 +230,3 @@ def _draw_groups(result: BenchResult, width: float) -> "Figure":
     axes.tick_params(length=0)
     axes.set_xlabel("mean AUROC; blue: 1, a perfect ranking; no color: 0.50, chance; red: 0")
     return figure
-
-
-def _worst(result: BenchResult, group: Column, method: str) -> Column:
-    """Return the column of the model of a group on which a method has the lowest score."""
-    members = [
-        column
-        for column in result.columns
-        if (column.kind, column.level) == (group.kind, group.level)
-        and method in column.entries
-        and group.truth in column.truth.split(", ")
-    ]
-    return min(members, key=lambda column: column.entries[method].mean)

@@ -317,7 +317,12 @@ def measure_cells(
     if missing:
         make_folder(folder)
         with counting_bar("card", len(cells) - len(missing), len(cells), show=True) as advance:
-            for job, measured in on.run(_make_jobs(missing, on), partial(print_status, show=True)):
+            # On a cluster, where a job takes seconds to start, one job has all cells of a mechanism and a probe.
+            groups: dict[Any, list[CardCell]] = {}
+            for cell in missing:
+                groups.setdefault(cell if isinstance(on, Local) else (cell.mechanism, cell.probe), []).append(cell)
+            jobs = [CardJob(tuple(group)) for group in groups.values()]
+            for job, measured in on.run(jobs, partial(print_status, show=True)):
                 for cell, result in zip(job.cells, measured, strict=True):
                     results[cell] = result
                     advance()
@@ -327,16 +332,6 @@ def measure_cells(
             raise MachineError(f"no result of {cell.mechanism} on {cell.probe}: repeat the command")
         by_pair.setdefault((cell.mechanism, cell.probe), []).append(known)
     return by_pair
-
-
-def _make_jobs(cells: Sequence[CardCell], on: Backend) -> list[CardJob]:
-    """Return one job for each cell on this machine. On a cluster, where a job takes seconds to start, one job has
-    all cells of a mechanism and a probe."""
-    groups: dict[Any, list[CardCell]] = {}
-    for cell in cells:
-        key = cell if isinstance(on, Local) else (cell.mechanism, cell.probe)
-        groups.setdefault(key, []).append(cell)
-    return [CardJob(tuple(group)) for group in groups.values()]
 
 
 def file_name(mechanism: str) -> str:

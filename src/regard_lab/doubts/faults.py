@@ -178,13 +178,6 @@ def _random_words(texts: Planter, index: int, generator: Generator) -> Changed:
     return [str(generator.choice(texts.source_words[row] or [""])) for row in rows]
 
 
-def _misspelled(texts: Planter, index: int, generator: Generator) -> Changed:
-    return [
-        "".join(generator.permutation([*word])) if generator.random() < 0.5 else word
-        for word in texts.source_words[index]
-    ]
-
-
 Fault = Callable[[Planter, int, Generator], Changed]
 TRANSLATION_FAULTS: dict[str, Fault] = {
     "detached": _detached,
@@ -204,7 +197,10 @@ SOURCE_FAULTS: dict[str, Fault] = {
     "unknown language": _unknown_language,
     "random letters": _random_letters,
     "random words": _random_words,
-    "misspelled": _misspelled,
+    "misspelled": lambda texts, index, generator: [
+        "".join(generator.permutation([*word])) if generator.random() < 0.5 else word
+        for word in texts.source_words[index]
+    ],
     "shuffled": lambda texts, index, generator: list(generator.permutation(texts.source_words[index])),
     "truncated": lambda texts, index, generator: _without(texts.source_words[index], TRUNCATED, generator, end=True),
 }

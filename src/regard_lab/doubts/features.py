@@ -34,7 +34,7 @@ from regard.attention.functional import repeat_groups
 from regard.attention.layer import find_layer
 from regard.attention.names import short_name
 from regard.data.batch import PairBatch, collate
-from regard.data.vocabulary import PAD, UNKNOWN, Vocabulary
+from regard.data.vocabulary import PAD, UNKNOWN
 from regard.decoding.search import SearchTrace
 from regard.decoding.translation import value_lengths
 from regard.evaluation.scoring import token_log_probabilities, total_probabilities
@@ -132,7 +132,11 @@ class FeatureReader:
 
     def __init__(self, run: SequenceRun, frequencies: np.ndarray, reverse: SequenceRun | None = None) -> None:
         self.run, self.frequencies, self.reverse = run, frequencies, reverse
-        self._is_word = word_tokens(run.task.source_vocabulary)
+        vocabulary = run.task.source_vocabulary
+        labels = vocabulary.labels(range(len(vocabulary)))
+        self._is_word = np.array([any(map(str.isalnum, label)) for label in labels])
+        self._is_word[:UNKNOWN] = False
+        self._is_word[UNKNOWN] = True
 
     @property
     def names(self) -> list[str]:
@@ -146,19 +150,14 @@ class FeatureReader:
         unread = [pair for pair, trace in zip(pairs, known, strict=True) if trace is None]
         read = iter(read_traces(self.run, unread))
         complete = [next(read) if trace is None else trace for trace in known]
-        columns = [
-            self._model_features(complete),
-            np.array([_text_features(*pair) for pair in pairs]).reshape(len(pairs), -1),
-        ]
+        order = sorted(range(len(complete)), key=lambda row: (len(complete[row].source), len(complete[row].tokens)))
+        parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
+        features = np.concatenate([self._batch_features([complete[row] for row in part]) for part in parts])
+        texts = np.array([_text_features(*pair) for pair in pairs]).reshape(len(pairs), -1)
+        columns = [features[np.argsort(order)], texts]
         if self.reverse is not None:
             columns.append(_reverse_feature(self.reverse, pairs)[:, None])
         return np.concatenate(columns, axis=1)
-
-    def _model_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
-        order = sorted(range(len(traces)), key=lambda row: (len(traces[row].source), len(traces[row].tokens)))
-        parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
-        features = np.concatenate([self._batch_features([traces[row] for row in part]) for part in parts])
-        return features[np.argsort(order)]
 
     def _batch_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
         source = collate([trace.source for trace in traces]).numpy()
@@ -174,16 +173,14 @@ class FeatureReader:
             contribution[:, row, :steps] = trace.contribution
         layers = zip(weights, contribution, strict=True)
         parts = [_layer_features(*layer, written, valid, is_word) for layer in layers]
-        usual = self.frequencies[target]
-        return np.concatenate([*parts, _probability_features(log_probabilities, usual, written)], axis=1)
-
-
-def word_tokens(vocabulary: Vocabulary) -> np.ndarray:
-    labels = vocabulary.labels(range(len(vocabulary)))
-    words = np.array([any(map(str.isalnum, label)) for label in labels])
-    words[: UNKNOWN + 1] = False
-    words[UNKNOWN] = True
-    return words
+        # The features of the log-probabilities, which are 0 after the end, and of the usual ones of the tokens
+        lengths, usual = written.sum(1), self.frequencies[target]
+        mean = log_probabilities.sum(1) / lengths
+        variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / lengths
+        weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / lengths.clip(max=SPAN)
+        surplus = (usual * written).sum(1) / lengths - mean
+        parts.append(np.stack([-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), surplus], axis=1))
+        return np.concatenate(parts, axis=1)
 
 
 def _layer_features(
@@ -208,18 +205,6 @@ def _layer_features(
             contribution.sum(1) / steps,
         ],
         axis=1,
-    )
-
-
-def _probability_features(log_probabilities: np.ndarray, usual: np.ndarray, written: np.ndarray) -> np.ndarray:
-    """Return the features (B, 5) of log-probabilities (B, Tt), which are 0 after the end, and of the usual
-    log-probabilities of the tokens (B, Tt)."""
-    steps = written.sum(1)
-    mean = log_probabilities.sum(1) / steps
-    variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / steps
-    weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / steps.clip(max=SPAN)
-    return np.stack(
-        [-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean], axis=1
     )
 
 

@@ -217,44 +217,32 @@ def write_weights(planner: Planner, task: ProgramTask, model: Any, spares: Spare
     for parameter in model.parameters():
         parameter.zero_()
     write_embeddings(planner, task, model)
-    for name, layer in attention_layers(model).items():
-        planned = planner.heads.get(short_name(name), [])
+    layers: Mapping[str, Any] = attention_layers(model)
+    for name, layer in layers.items():
+        planned, layer_output = planner.heads.get(short_name(name), []), layer.output.weight
         for index, head in enumerate(planned):
-            write_head(layer, index, head)
+            query, key = score_rows(head)
+            # The layer divides scores by the root of the head width.
+            _write_projections(layer, index, query * SCORE * math.sqrt(layer.head_width), key, head.value)
+            begin = index * layer.head_width
+            layer_output[list(head.columns), begin : begin + len(head.value)] = torch.eye(len(head.value))
         for index in range(len(planned), layer.heads):
-            write_spare_head(layer, index, spares.gains[(index - len(planned)) % len(spares.gains)], generator)
+            width, begin = layer.output.out_features, index * layer.head_width
+            query, key = (torch.randn(SCRATCH, width, generator=generator) for _ in range(2))
+            _write_projections(layer, index, query, key, _random_rows(width, generator))
+            gain, columns = spares.gains[(index - len(planned)) % len(spares.gains)], slice(begin, begin + SCRATCH)
+            layer_output[-SCRATCH:, columns] = gain * torch.eye(SCRATCH)
+            # A leak lets an unneeded head add to the logits what it reads from the embedding. What planned heads write
+            # does not pass through it.
             if spares.leak:
-                write_leak(planner, layer, index, spares.leak, generator)
+                for projection in (layer.query, layer.key, layer.value):
+                    projection.weight[columns, planner.positions["input"].stop :] = 0.0
+                mixed = spares.leak * torch.randn(len(planner.result.values), SCRATCH, generator=generator)
+                layer_output[:, columns] += planner.result.matrix.T[:width] @ mixed
     for name, layer in model.named_modules():
         if isinstance(layer, FeedForward):
             write_units(planner.units.get(short_name(name), []), layer, generator)
     write_answers(planner, task, model.output)
-
-
-def write_head(layer: Any, index: int, head: PlannedHead) -> None:
-    query, key = score_rows(head)
-    query = query * SCORE * math.sqrt(layer.head_width)  # the layer divides scores by the root of the head width
-    _write_projections(layer, index, query, key, head.value)
-    begin = index * layer.head_width
-    layer.output.weight[list(head.columns), begin : begin + len(head.value)] = torch.eye(len(head.value))
-
-
-def write_spare_head(layer: Any, index: int, gain: float, generator: torch.Generator) -> None:
-    width = layer.output.out_features
-    query, key = (torch.randn(SCRATCH, width, generator=generator) for _ in range(2))
-    _write_projections(layer, index, query, key, _random_rows(width, generator))
-    begin = index * layer.head_width
-    layer.output.weight[-SCRATCH:, begin : begin + SCRATCH] = gain * torch.eye(SCRATCH)
-
-
-def write_leak(planner: Planner, layer: Any, index: int, leak: float, generator: torch.Generator) -> None:
-    """Let an unneeded head add to the logits what it reads from the embedding. What planned heads write does not
-    pass through it."""
-    rows = slice(index * layer.head_width, index * layer.head_width + SCRATCH)
-    for projection in (layer.query, layer.key, layer.value):
-        projection.weight[rows, planner.positions["input"].stop :] = 0.0
-    mixed = leak * torch.randn(len(planner.result.values), SCRATCH, generator=generator)
-    layer.output.weight[:, rows] += planner.result.matrix.T[: layer.output.out_features] @ mixed
 
 
 def _random_rows(width: int, generator: torch.Generator) -> Tensor:

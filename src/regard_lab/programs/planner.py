@@ -194,17 +194,29 @@ class Planner:
     def _plan(self, expression: Expression) -> Reading:
         side = expression.side
         if isinstance(expression, Tokens):
-            values = tuple(self.program.alphabet_of(side))
+            tokens = tuple(self.program.alphabet_of(side))
             rows = unit_rows(self.tokens[side])
-            return Reading(values, rows, -1, TOKEN, varies=True, nullable=side == "output")
+            return Reading(tokens, rows, -1, TOKEN, varies=True, nullable=side == "output")
         if isinstance(expression, Indices):
-            return self._plan_indices(side)
+            steps, rows = tuple(range(self.program.steps_of(side))), unit_rows(self.positions[side])
+            if side == "output" or self.program.family != "encoder-decoder":
+                return Reading(steps, rows, -1, POSITION)
+            # The end of a source stands at any position, so its position is removed by the first feed-forward layer.
+            rows[:, MARK] = -1.0
+            return self.write_units(side, 0, steps, copies(steps, rows), [Reading(steps, rows, -1, POSITION)])
         if isinstance(expression, Constant):
             matrix = unit_rows(range(ONE, ONE + 1))
             matrix[0, MARK] = -1.0 if side == "input" else 0.0
             return Reading((expression.value,), matrix, -1)
         if isinstance(expression, Otherwise):
-            return self._plan_otherwise(expression)
+            reading = self.read(expression.argument)
+            units = copies(reading.values, reading.matrix)
+            missing = -reading.matrix.sum(0)
+            missing[ONE] += 1.0
+            missing[MARK] -= 2.0 if side == "input" else 0.0
+            units.append(Unit(missing, {expression.value: 1.0}))
+            values = ordered_values([*reading.values, expression.value])
+            return self.write_units(side, reading.ready, values, units, [reading])
         if isinstance(expression, Elementwise):
             if len(expression.arguments) == 1:
                 return apply(expression.function, self.read(expression.arguments[0]))
@@ -213,14 +225,6 @@ class Planner:
             return self.plan_aggregate(expression)
         assert isinstance(expression, Average)
         return self._plan_average(expression)
-
-    def _plan_indices(self, side: Side) -> Reading:
-        values, rows = tuple(range(self.program.steps_of(side))), unit_rows(self.positions[side])
-        if side == "output" or self.program.family != "encoder-decoder":
-            return Reading(values, rows, -1, POSITION)
-        # The end of a source stands at any position, so its position is removed by the first feed-forward layer.
-        rows[:, MARK] = -1.0
-        return self.write_units(side, 0, values, copies(values, rows), [Reading(values, rows, -1, POSITION)])
 
     def plan_aggregate(self, expression: Aggregate) -> Reading:
         values = self.read(expression.values)
@@ -263,16 +267,6 @@ class Planner:
         values = ordered_values(value for unit in units for value in unit.outer)
         reading = self.write_units(expression.side, max(first.ready, second.ready), values, units, [first, second])
         return reading._replace(nullable=nullable)
-
-    def _plan_otherwise(self, expression: Otherwise) -> Reading:
-        reading = self.read(expression.argument)
-        units = copies(reading.values, reading.matrix)
-        missing = -reading.matrix.sum(0)
-        missing[ONE] += 1.0
-        missing[MARK] -= 2.0 if expression.side == "input" else 0.0
-        units.append(Unit(missing, {expression.value: 1.0}))
-        values = ordered_values([*reading.values, expression.value])
-        return self.write_units(expression.side, reading.ready, values, units, [reading])
 
     def plan_head(
         self, expression: Attended, source: Reading, value: Tensor, columns: Sequence[int], default: float

@@ -44,10 +44,6 @@ def replace_each(trial: Trial[Any], replacement: Tensor) -> Tensor:
     return (trial.run_embeddings(embeddings) - trial.clean).abs().T
 
 
-def mean_embedding(trial: Trial[Any]) -> Tensor:
-    return trial.background.mean_embedding(len(trial.embedding))
-
-
 def resampled_tokens(trial: Trial[Any]) -> Tensor:
     """Return the tokens (Tk, R) of R other inputs at each position."""
     tokens, generator = _tokens(trial), trial.draws("resampled")

@@ -170,11 +170,9 @@ FUNCTIONS: dict[Level, dict[str, MethodFunction]] = {
         "integrated_gradients": lambda trial: effects.integrated_gradients(
             trial, torch.zeros_like(trial.embedding)
         ).abs(),
-        "integrated_gradients_mean": lambda trial: effects.integrated_gradients(
-            trial, effects.mean_embedding(trial)
-        ).abs(),
+        "integrated_gradients_mean": lambda trial: effects.integrated_gradients(trial, trial.mean_embedding).abs(),
         "ablation_zero": lambda trial: effects.replace_each(trial, torch.zeros_like(trial.embedding)),
-        "ablation_mean": lambda trial: effects.replace_each(trial, effects.mean_embedding(trial)),
+        "ablation_mean": lambda trial: effects.replace_each(trial, trial.mean_embedding),
         "ablation_resampled": lambda trial: effects.token_changes(trial, effects.resampled_tokens(trial)),
         "other_tokens": lambda trial: effects.token_changes(trial, effects.other_tokens(trial)),
         "oracle": oracle,
@@ -197,9 +195,9 @@ FUNCTIONS: dict[Level, dict[str, MethodFunction]] = {
         "random": random_heads,
     },
     "edges": {
-        "edge_patching": edges.patched_edges,
+        "edge_patching": lambda trial: edges.mean_edges(trial, edges.edge_patching),
         "eap": edges.eap,
-        "eap_ig": edges.eap_ig,
+        "eap_ig": lambda trial: edges.mean_edges(trial, edges.integrated_edge_gradients),
         "oracle": oracle,
         "random": edges.random_edges,
     },

@@ -85,9 +85,6 @@ class Background(Generic[Input]):
         """By layer, the contexts (T, H, Dv) of each input; T is the number of queries of all calls."""
         return [read_contexts(self.components, probe) for probe in self.probes]
 
-    def mean_embedding(self, length: int) -> Tensor:
-        return position_means(self.embeddings, length)
-
     def mean_contexts(self, layer: str, length: int) -> Tensor:
         return position_means([contexts[layer] for contexts in self.contexts], length)
 
@@ -250,6 +247,11 @@ class Trial(Generic[Input]):
     def contexts(self) -> Mapping[str, Tensor]:
         """By layer: the contexts (T, H, Dv) of all heads before the output projection."""
         return read_contexts(self.components, self.probe)
+
+    @property
+    def mean_embedding(self) -> Tensor:
+        """The mean (Tk, D) of the embeddings of the background at each position."""
+        return position_means(self.background.embeddings, len(self.embedding))
 
     @cached_property
     def records(self) -> Mapping[str, Record]:
