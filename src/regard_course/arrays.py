@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard_course.inputs import Array, Case, RandomLanguageModel, TanhCell
+from regard_course.translated import say
 
 Library = Literal["torch", "numpy"]
 Outputs = Sequence[Array]
@@ -99,14 +100,14 @@ def _is_array(value: Any) -> bool:
 
 def _convert_output(value: Any) -> Array:
     if value is None:
-        raise TypeError("the result is None: is a `return` missing?")
+        raise TypeError(say("the result is None: is a `return` missing?"))
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     elif isinstance(value, list):
         value = [_convert_output(part) for part in value]
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"the result is a {type(value).__name__}, not numbers")
+        raise TypeError(say("the result is a {0}, not numbers", type(value).__name__))
     return array.astype(np.float64)
 
 

@@ -212,6 +212,7 @@ def make_course_app(
             write_new({file: read_exercise(item.name, language).exercise.stub.encode()})
         if request.method != "POST" or file.exists():
             arguments = ["-m", "regard", "check", str(file), item.name, "--savepath", str(home.absolute())]
+            arguments += ["--language", language]
             processes.control(request.method, f"check-{item.name}", arguments)
         return send_json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
 

@@ -29,6 +29,7 @@ from regard_course.arrays import (
 from regard_course.inputs import MESSAGES, Array, Case, Specification
 from regard_course.recording import ArrayRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
+from regard_course.translated import say
 from regard_course.weight_matching import (
     CONSTRUCTOR_NAMES,
     CopiedWeights,
@@ -116,7 +117,7 @@ def answer_case(exercise: Specification, solution: Any, case: Case, library: Lib
     except (MemoryError, EOFError):
         raise
     except NotImplementedError:
-        return {"started": False, "error": "raises NotImplementedError", "lines": []}
+        return {"started": False, "error": say("raises NotImplementedError"), "lines": []}
     except Exception as error:
         if "allocate memory" in str(error):
             raise MemoryError from error
@@ -136,7 +137,7 @@ def _call_solution(
     result = call_function(function, arguments)
     outputs = convert_result(result, len(exercise.outputs))
     notes += [
-        (False, f"{name} is changed in place, so the caller loses its values: use a copy")
+        (False, say(MESSAGES["in_place"], name))
         for name, value in values.items()
         if isinstance(value, np.ndarray)
         and not equal_arrays(convert_result(arguments[name], 1)[0], value.astype(np.float64))
@@ -202,7 +203,7 @@ def _repetition_notes(
     if equal_outputs(case, repeat(), outputs):
         return []
     seed_generators()
-    return [(True, MESSAGES["random" if equal_outputs(case, repeat(), outputs) else "changing"])]
+    return [(True, say(MESSAGES["random" if equal_outputs(case, repeat(), outputs) else "changing"]))]
 
 
 def _call_arguments(exercise: Specification, case: Case) -> dict[str, Any]:
@@ -269,12 +270,9 @@ def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
 def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
     """Return notes on weights without a parameter and parameters without a weight."""
     if hidden:
-        return [(True, MESSAGES["hidden_modules"].format(names=", ".join(hidden)))]
-    notes = [
-        (copied.missing, "your class has no parameter for {}: is it missing, or does its shape differ?"),
-        (copied.unused, "no weight of this exercise fits these parameters, which keep their initial values: {}"),
-    ]
-    return [(False, words.format(", ".join(names))) for names, words in notes if names]
+        return [(True, say(MESSAGES["hidden_modules"], ", ".join(hidden)))]
+    notes = (copied.missing, MESSAGES["no_parameter"]), (copied.unused, MESSAGES["no_weight"])
+    return [(False, say(words, ", ".join(names))) for names, words in notes if names]
 
 
 def _gradients(
@@ -333,4 +331,5 @@ def learner_lines(error: BaseException, folder: Path) -> list[str]:
         if is_learners[file]:
             lines.append((file, step.tb_lineno, code.co_name))
         step = step.tb_next
-    return [f"line {line}, in {name}: {linecache.getline(file, line).strip()}" for file, line, name in lines]
+    place = "line {0}, in {1}: {2}"
+    return [say(place, line, name, linecache.getline(file, line).strip()) for file, line, name in lines]

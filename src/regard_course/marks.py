@@ -29,9 +29,9 @@ from regard.viz.report_page import Markup, Part, Plot, render_page
 from regard_course.check import NoAnswerError, check_file, choose_exercises
 from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise
-from regard_course.first_step import FIRST
 from regard_course.grading import begin_report
 from regard_course.handed_in import FORMULA, HandedIn, find_people, show_name
+from regard_course.inputs import MESSAGES
 from regard_course.lessons.lesson import HOME, lessons
 from regard_course.pages import read_asset
 from regard_course.progress import PROGRESS, CourseProgress, read_progress
@@ -439,7 +439,7 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
 def _name_mistakes(note: str, known: set[str]) -> list[str]:
     """Return the mistakes that a note names, or the first step that differs. Several explanations of the same
     answers stay together."""
-    if ALTERNATIVES in note or note.startswith(FIRST):
+    if ALTERNATIVES in note or note.startswith(MESSAGES["first"].partition(":")[0]):
         return [note]
     named = [mistake for mistake in known if mistake and mistake in note]
     return [mistake for mistake in named if not any(mistake in other != mistake for other in named)] or [OTHER]

@@ -95,6 +95,7 @@ def read_exercise(name: str, language: str = ENGLISH) -> ExerciseText:
         statement=statement,
         source=chosen.say(exercise.source) if exercise.source else "",
         instruction=chosen.say(exercise.instruction),
+        command=f"{exercise.command}{language_flag(language)}",
         words=(chosen.say("Exercise"), chosen.say("then")),
     )
     return ExerciseText(exercise=translated, hints=parts, state=state)
@@ -124,10 +125,10 @@ def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> st
         start=say(
             "The file <code>{0}</code>, written by <code>regard learn --stubs {1}</code>:",
             file,
-            f"{FOLDER}{language_flag(language)}",
+            f"{FOLDER}{html.escape(language_flag(language))}",
         ),
         stub=html.escape(exercise.stub),
-        file=file,
+        file=f"{file}{html.escape(language_flag(language))}",
         **hinted,
     )
     return make_page(f"{name} · Regard", body, language, script=script)
@@ -150,7 +151,7 @@ def mark_english(state: State, say: Callable[[str], str]) -> str:
 
 
 def language_flag(language: str) -> str:
-    return "" if language == ENGLISH else f" --language {html.escape(shlex.quote(language))}"
+    return "" if language == ENGLISH else f" --language {shlex.quote(language)}"
 
 
 # Lessons as Jupyter notebooks, with cells for the text, the calculation by hand and the run.
@@ -246,7 +247,8 @@ def _exercise(name: str, language: str) -> str:
     """Return the function to write, without the heading of its file, and its check."""
     exercise = read_exercise(name, language).exercise
     stub = exercise.stub.split('"""\n\n\n', 1)[1].rstrip()
-    return f"# {exercise.title}\n{stub}\n\n# print(regard.check({name}))"
+    checked = name if language == ENGLISH else f"{name}, language={json.dumps(language)}"
+    return f"# {exercise.title}\n{stub}\n\n# print(regard.check({checked}))"
 
 
 def _text(source: str) -> dict[str, Any]:
@@ -308,9 +310,9 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
         "In each lesson you predict a result, calculate an example by hand and train or measure a model on this "
         "machine. Then you inspect the model's attention, and compare your run with ten other runs. Each lesson "
         "has exercises: <code>regard learn --stubs exercises{0}</code> writes files to start from, and "
-        "<code>regard check FILE.py</code> finds the mistakes in your solution. Run all commands of these pages "
+        "<code>regard check FILE.py{0}</code> finds the mistakes in your solution. Run all commands of these pages "
         "in the same folder. What you write stays on this machine.",
-        language_flag(language),
+        html.escape(language_flag(language)),
     )
     return make_page(
         say("Regard: a course in attention"),
@@ -462,7 +464,7 @@ def read_originals() -> dict[str, str]:
 def read_words() -> dict[str, list[str]]:
     words = find_language(WORDS_FROM).words
     pictures = dict.fromkeys(text for name in RUNS for text in picture_texts(name))
-    return {"pages": list(words["pages"]), "scripts": list(words["scripts"]), "pictures": list(pictures)}
+    return {**{part: list(words[part]) for part in ("pages", "scripts", "checker")}, "pictures": list(pictures)}
 
 
 def build_texts(folder: Path) -> dict[Path, bytes]:
