@@ -21,7 +21,7 @@ from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.exercises.exercise import Exercise
 from regard_course.grading import begin_report, grade
 from regard_course.handed_in import file_problem, show_name
-from regard_course.inputs import Array, Case
+from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.mistakes.solution import Solution
 from regard_course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
 from regard_course.sandbox import NO_EXERCISE, SECONDS, Assignment, ForkServer, JobResult, run_file, run_object
@@ -159,8 +159,8 @@ def check(
     exercises: Python file with exercises of your own (see `make_exercise`), which replace those of the course.
     language: language of the report: "en", "de", or the folder of a translation.
 
-    Raises `InputError` if the file, exercise or language does not exist, or if the file has no answer, and `MachineError`
-    if the system cannot limit a process.
+    Raises `InputError` if the file, exercise or language does not exist, or if the file has no answer, and
+    `MachineError` if the system cannot limit a process.
 
     >>> def score(query, key):
     ...     return query @ key.transpose(0, 2, 1)
@@ -247,8 +247,7 @@ def _check_run(path: Path, assignment: Assignment, run: Callable[..., JobResult]
     if result.exercises == {} and not result.imported:
         names = ", ".join(exercise.name for exercise in assignment.exercises)
         defined = ", ".join(result.names) or say("nothing")
-        words = "{0} contains no answer to an exercise: it defines {1}; use one of the names {2}"
-        raise NoAnswerError(say(words, show_name(path.name), defined, names))
+        raise NoAnswerError(say(MESSAGES["no_answer"], show_name(path.name), defined, names))
     return _report(show_name(path.name), result, result.exercises or {}, assignment, record)
 
 
@@ -278,7 +277,7 @@ def _report(
     shown = "\n".join(prints.splitlines()[:MAX_LINES])[:MAX_CHARACTERS]
     if len(shown) < len(prints):
         numbers = f"{len(prints.splitlines()):,}", f"{len(prints):,}"
-        shown += say("\n... ({0} lines, {1} characters in total)", *numbers)
+        shown += "\n... " + say("({0} lines, {1} characters in total)", *numbers)
     return CheckReport(name=name, exercises=reports, prints=shown)
 
 
@@ -290,8 +289,7 @@ def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int
         report = begin_report(exercise, name, seed)
         return dataclasses.replace(report, state="stopped", trouble=words, lines=lines, notes=replaced)
     report = grade(exercise, name, seed, result.answers[exercise.name], functools.partial(record, exercise))
-    words = "{0} does the work of {1}, not your own code"
-    notes = [say(words, function, name) for function in result.library.get(exercise.name, [])]
+    notes = [say(MESSAGES["library"], function, name) for function in result.library.get(exercise.name, [])]
     if others := result.passed_over.get(exercise.name):
         notes.append(say("{0} is checked for this exercise, not {1}", name, ", ".join(others)))
     return dataclasses.replace(report, notes=[*report.notes, *notes, *replaced])

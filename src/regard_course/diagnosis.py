@@ -206,7 +206,9 @@ def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: O
     name, pair = say(exercise.outputs[number]), (wrong[number], right[number])
     if pair[0].shape != pair[1].shape or pair[0].size <= MAX_SHOWN:
         large = any(array.size > MAX_SHOWN for array in pair)
-        words = [say("{0} of shape {1}", name, array.shape) if large else f"{name} {show_value(array)}" for array in pair]
+        words = [
+            say("{0} of shape {1}", name, array.shape) if large else f"{name} {show_value(array)}" for array in pair
+        ]
     else:
         error = np.nan_to_num(np.abs(pair[0] - pair[1]), nan=np.inf, posinf=np.inf)
         if case.valid_steps is not None:

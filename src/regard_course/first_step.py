@@ -60,7 +60,9 @@ def record_quantities(exercise: Exercise, case: Case, changed: int | None = None
         if len(found) == changed:
             array = array + (1 + np.abs(array)) * generator.normal(size=array.shape)
             value = array
-        found.append(Quantity(step=step, words=" ".join(map(say, [words, *places[-1:]])), paper=say(paper), value=array))
+        found.append(
+            Quantity(step=step, words=" ".join(map(say, [words, *places[-1:]])), paper=say(paper), value=array)
+        )
         return value
 
     def around(name: str, right: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,7 +92,9 @@ def record_quantities(exercise: Exercise, case: Case, changed: int | None = None
         outputs = as_outputs(getattr(solution(), exercise.name)(**case.arguments))
     source = say(exercise.source or "This exercise's stub")
     found += [
-        Quantity(step="returned", words=say("the returned {0}", say(name)), paper=source, value=np.asarray(value, np.float64))
+        Quantity(
+            step="returned", words=say("the returned {0}", say(name)), paper=source, value=np.asarray(value, np.float64)
+        )
         for name, value in zip(exercise.outputs, outputs, strict=True)
     ]
     return found

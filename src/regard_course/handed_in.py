@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import regard.io
 from regard.errors import InputError
+from regard_course.inputs import MESSAGES
 from regard_course.translated import say
 
 IGNORED = ("__pycache__", "node_modules", "site-packages")
@@ -92,8 +93,7 @@ def odd_name(name: str) -> str:
         return say("has characters in its name that cannot be printed: they are escaped here")
     if name.startswith(FORMULA):
         return say("has a name that a spreadsheet runs as a formula: the CSV table has ' before it")
-    words = "has a name of {0} characters: it is shortened here"
-    return say(words, len(name)) if len(name) > MAX_NAME else ""
+    return say(MESSAGES["long_name"], len(name)) if len(name) > MAX_NAME else ""
 
 
 def file_problem(path: Path) -> str:

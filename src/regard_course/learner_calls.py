@@ -331,5 +331,5 @@ def learner_lines(error: BaseException, folder: Path) -> list[str]:
         if is_learners[file]:
             lines.append((file, step.tb_lineno, code.co_name))
         step = step.tb_next
-    place = "line {0}, in {1}: {2}"
-    return [say(place, line, name, linecache.getline(file, line).strip()) for file, line, name in lines]
+    texts = [(line, name, linecache.getline(file, line).strip()) for file, line, name in lines]
+    return [say(MESSAGES["line"], *text) for text in texts]

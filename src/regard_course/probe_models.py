@@ -140,15 +140,14 @@ def score_training(loop: TrainingLoop, batches: int) -> tuple[float, list[str]]:
     if share >= REQUIRED_SHARE:
         return 1.0, []
     if 0 < len(optimizers) < batches:
-        words = "{0} optimizer steps for {1} batches: take a step for every batch"
-        return share, [say(words, len(optimizers), batches)]
+        return share, [say(MESSAGES["few_steps"], len(optimizers), batches)]
     moved = float((nn.utils.parameters_to_vector(model.parameters()).detach() - start).abs().mean())
     if not 0 < moved < LEAST_MOVE and moved <= MOST_MOVE:
         return share, []
     names = sorted({type(optimizer).__name__ for optimizer in optimizers})
     used = say(" with {0}", say(" and ").join(names)) if names else ""
-    note = MESSAGES["rate_too_small" if moved < LEAST_MOVE else "rate_too_large"]
-    return share, [say(note, f"{moved:.2g}", used)]
+    size = "small" if moved < LEAST_MOVE else "large"
+    return share, [say(MESSAGES[f"rate_too_{size}"], f"{moved:.2g}", used)]
 
 
 @torch.no_grad()

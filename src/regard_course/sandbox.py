@@ -363,5 +363,4 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
             known = {getattr(signal, name): words for name, words in signals if hasattr(signal, name)}
             return say(known[-status]) if -status in known else say("was ended by signal {0}", -status)
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
-            words = "did not end within {0} and blocked its time limit: an endless loop?"
-            return say(words, format_limit(seconds))
+            return say(MESSAGES["blocked"], format_limit(seconds))

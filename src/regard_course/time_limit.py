@@ -90,10 +90,10 @@ def start_timer(seconds: float, alive: Callable[[], None] = lambda: None) -> Non
             return
         stop_timer()
         stands = any(since[index] >= limits[index] for index in (0, 1))
-        words = say("is there an endless loop?" if stands else "its steps go on, so do less work")
+        words = say("is there an endless loop?") if stands else say("its steps go on, so do less work")
         slow = say(" (times {0} on this slow machine)", f"{slowness:.1f}") if slowness >= 1.5 else ""
-        limit = format_limit(seconds if stands else TOTAL * seconds)
-        raise StopError(say("did not end within {0}{1}: {2}", limit, slow, words))
+        shown = format_limit(seconds if stands else TOTAL * seconds)
+        raise StopError(say("did not end within {0}{1}: {2}", shown, slow, words))
 
     _state.update(active=True, progress=begin)
     _signal(signal.SIGPROF, stop)

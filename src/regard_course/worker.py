@@ -77,8 +77,7 @@ def restrict_process(memory: int, home: str) -> None:
         path = _fsdecode(arguments[0]) if event == "open" and isinstance(arguments[0], str | bytes) else ""
         target = _realpath(path) if path else ""
         if home and _abspath(path).startswith(home) and not target.startswith(home):
-            words = "reads a link that leaves the person's folder ({0}): hand in the file itself"
-            raise StopError(say(words, _basename(path)))
+            raise StopError(say(MESSAGES["leaves_folder"], _basename(path)))
         if target.startswith(SOLUTION_FOLDERS) or (event == "import" and arguments[0].startswith(SOLUTION_MODULES)):
             raise StopError(say(MESSAGES["reads_solutions"]))
 
