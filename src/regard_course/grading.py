@@ -49,9 +49,9 @@ def grade(
     wrong = any(report.verdict in ("wrong", "failed") for report in reports)
     # If a mistake is named, notes on inputs that the diagnosis leaves out could only repeat or contradict it.
     noted = [a for a, case in zip(answers, cases, strict=True) if case.diagnose or not explanations]
-    notes = dict.fromkeys((bool(serious), words) for a in noted for serious, words in a.get("notes", []))
+    notes = dict.fromkeys((serious, words) for a in noted for serious, words in a.get("notes", []))
     faulty = wrong or any(serious for serious, _ in notes)
-    shown_notes = [words for serious, words in notes if faulty or serious or say(MESSAGES["in_place"], "") in words]
+    shown_notes = [words for serious, words in notes if faulty or serious is not False]
     different = [
         bool(_first_difference(exercise, case, answer, outputs))
         for case, answer, outputs in zip(cases, answers, expected, strict=True)

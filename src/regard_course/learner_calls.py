@@ -48,8 +48,8 @@ correct outputs."""
 CALLERS = "regard_course.probe_models"
 """Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
 Answer = dict[str, Any]
-Note = tuple[bool, str]
-"""The text of a note, and whether the note alone makes the answer incorrect."""
+Note = tuple[bool | None, str]
+"""The text of a note, and whether the note alone makes the answer incorrect. None: no, but it is always shown."""
 
 
 def collect_answers(
@@ -137,7 +137,7 @@ def _call_solution(
     result = call_function(function, arguments)
     outputs = convert_result(result, len(exercise.outputs))
     notes += [
-        (False, say(MESSAGES["in_place"], name))
+        (None, say(MESSAGES["in_place"], name))
         for name, value in values.items()
         if isinstance(value, np.ndarray)
         and not equal_arrays(convert_result(arguments[name], 1)[0], value.astype(np.float64))

@@ -15,7 +15,7 @@ from regard.arguments import public
 from regard.errors import escape_controls
 from regard.result import Result
 from regard_course.diagnosis import SmallExample
-from regard_course.translated import say, speak, spoken_language
+from regard_course.translated import LANGUAGE, say, speak
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
 State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported", "note"]
@@ -124,7 +124,7 @@ class CheckReport(Result):
     exercises: list[ExerciseReport]
     prints: str = ""
     """Beginning of the code's output."""
-    language: str = field(default_factory=spoken_language)
+    language: str = field(default_factory=LANGUAGE.get)
     """Language of the sentences and of the printed report. States and names of inputs are English."""
 
     @property

@@ -28,7 +28,7 @@ from regard_course.arrays import decode_outputs, equal_outputs
 from regard_course.exercises.exercise import Exercise
 from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.time_limit import format_limit
-from regard_course.translated import say, spoken_language
+from regard_course.translated import LANGUAGE, say
 from regard_course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, REPLY_RIGHT, REPLY_WRONG, run_in_fork
 
 # Processes that run a learner's code: forks of a server for files, or of this process for objects in memory.
@@ -224,7 +224,7 @@ def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobRe
         "exercises": [exercise.specification for exercise in assignment.exercises],
         "cases": {exercise.name: exercise.cases(assignment.seed) for exercise in assignment.exercises},
         "chosen": assignment.chosen,
-        "language": spoken_language(),
+        "language": LANGUAGE.get(),
         "done": [],
     }
     while True:

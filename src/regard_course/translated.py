@@ -171,21 +171,19 @@ def find_language(name: str = ENGLISH) -> Language:
 
 # The language of the checker's sentences, which are made in many places, some of them in the learner's process.
 
-_LANGUAGE: ContextVar[Language] = ContextVar("language", default=find_language())
+LANGUAGE = ContextVar("LANGUAGE", default=ENGLISH)
 
 
 @contextmanager
-def speak(name: str) -> Iterator[None]:
-    """Use a language for all sentences of the checker."""
-    token = _LANGUAGE.set(find_language(name))
-    yield
-    _LANGUAGE.reset(token)
-
-
-def spoken_language() -> str:
-    return _LANGUAGE.get().name
+def speak(language: str) -> Iterator[None]:
+    """Use a language for all sentences of the checker. Raises `InputError` if it is unknown."""
+    token = LANGUAGE.set(find_language(language).name)
+    try:
+        yield
+    finally:
+        LANGUAGE.reset(token)
 
 
 def say(text: str, *values: object) -> str:
     """Return a sentence of the checker in the language of `speak`."""
-    return _LANGUAGE.get().say(text, *values)
+    return find_language(LANGUAGE.get()).say(text, *values)

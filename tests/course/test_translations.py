@@ -6,13 +6,17 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import regard
 from regard.errors import InputError
 from regard_course.exercises.course import EXERCISES
+from regard_course.handed_in import KINDS
+from regard_course.inputs import MESSAGES
 from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, find_lesson, lessons
+from regard_course.mistakes.known import TEXTS
 from regard_course.pages import (
     NOTES,
     build_texts,
@@ -26,6 +30,7 @@ from regard_course.pages import (
 )
 from regard_course.pictures import picture_texts
 from regard_course.progress import VERDICTS
+from regard_course.report import State, Verdict
 from regard_course.translated import find_language, make_digest
 
 ROOT = Path(regard.__file__).parents[1]
@@ -36,6 +41,11 @@ PAGES = (
     "regard_course/cli/learn.py",
     "regard_course/course_app.py",
 )
+CHECKER = (
+    *("arrays", "candidates", "check", "cli/check", "diagnosis", "first_step", "grading", "handed_in", "inputs"),
+    *("learner_calls", "probe_models", "report", "sandbox", "time_limit", "worker"),
+)
+ENGLISH_WORDS = r"\b(the|is|are|of|should|not|with|your|yours|right|wrong|and|which|line|shape|first|input)\b"
 SCRIPTS = ("regard_course/notes.js", "regard_course/learn.js", "regard_course/course-commands.js")
 Command = Callable[..., tuple[int, str, str]]
 
@@ -80,6 +90,60 @@ def test_german_has_all_texts_of_the_code() -> None:
     assert {exercise.source for exercise in EXERCISES if exercise.source} <= set(pages)
 
 
+def test_german_has_all_texts_of_the_checker() -> None:
+    texts = {*get_args(Verdict), *get_args(State), *KINDS.values(), "This exercise's stub"} - {"failed", "not compared"}
+    for file in CHECKER:
+        for node in ast.walk(ast.parse((ROOT / "regard_course" / f"{file}.py").read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) == "say"
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                texts.add(node.args[0].value)
+    for table in (MESSAGES, MESSAGES["signals"], TEXTS["papers"], TEXTS["places"]):
+        texts |= {text for text in table.values() if isinstance(text, str)}
+    for quantity in TEXTS["quantities"].values():
+        texts |= {quantity[key] for key in ("before", "name") if key in quantity} | {*quantity.get("parts", ())}
+    texts |= {text for mistake in TEXTS["mistakes"].values() for text in (mistake["did"], mistake["instead"])}
+    for exercise in EXERCISES:
+        texts |= {exercise.source, *exercise.outputs} - {""}
+        texts |= {text for case in exercise.cases(0) for text in (case.name, *case.outputs)}
+    known = {text for part in GERMAN.words.values() for text in part}
+    assert len(texts) > 900 and texts - known == set()
+    assert set(GERMAN.words["checker"]) <= texts  # no translation of a text that is gone
+    same = {text for text in GERMAN.words["checker"] if GERMAN.say(text) == text}
+    assert not [text for text in same if re.search(ENGLISH_WORDS, text)], same
+
+
+def test_a_report_is_german(tmp_path: Path, command: Command) -> None:
+    answers = (
+        "import numpy as np\nnp.seterr(all='ignore')\n"
+        "def score(query, key): return query @ key.swapaxes(1, 2) / query.shape[-1] ** (1 / 3)\n"
+        "def rms_norm(states, gain): return states / np.sqrt((states**2).sum(-1, keepdims=True) + 1e-5) * gain\n"
+        "def cached_causal_mask(queries, keys): return np.ones(3)\n"
+        "def swiglu(states, w_gate, w_up, w_down): return undefined\n"
+        "def auroc(doubts, faulty): exit()\n"
+        "def learn_merges(tokens, count, first): raise NotImplementedError\n"
+    )
+    (tmp_path / "answers.py").write_text(answers, encoding="utf-8")
+    status, out, err = command("check", tmp_path / "answers.py", "--language", "de")
+    assert status == 1 and not re.search(ENGLISH_WORDS, re.sub(r"'.*?'|NameError.*|Zeile.*", "", out + err)), out
+    assert "  ✗ Primzahlen als Größen" in out and "Die erste Größe, die abweicht: die skalierten Scores" in out
+    assert "angehalten, ruft sys.exit auf" in out and "learn_merges: nicht begonnen" in out
+    report = regard.check(tmp_path / "answers.py", "rms_norm", language="de").json()
+    english = regard.check(tmp_path / "answers.py", "rms_norm").json()
+    (mine,), (original,) = report["exercises"], english["exercises"]
+    assert mine["state"] == "wrong" and [case["name"] for case in mine["cases"]] == [
+        case["name"] for case in original["cases"]
+    ]
+    finding, known = (part["diagnoses"][0]["findings"][0] for part in (mine, original))
+    assert finding["name"] == known["name"] and finding["did"] == GERMAN.say(known["did"]) != known["did"]
+    status, _, err = command("check", tmp_path / "answers.py", "--language", "xx")
+    assert status == 2 and err.startswith("regard: language 'xx' is unknown") and err.count("\n") == 1
+    status, _, err = command("check", tmp_path, "--page", tmp_path / "class.html", "--language", "de")
+    assert status == 2 and "--page writes English: leave out --language de" in err
+
+
 def test_pages_and_notebooks_are_german() -> None:
     lesson = find_lesson("counting", "de")
     page = lesson_page(lesson, see="")
@@ -91,7 +155,11 @@ def test_pages_and_notebooks_are_german() -> None:
     assert "Übung 1" in exercise_page("score", "de")
     assert "learn --stubs exercises --language de" in index_page("de")
     exercise = read_exercise("score", "de").exercise
-    assert exercise.stub.startswith('"""Übung: der Score einer Query') and "dann: regard check" in exercise.stub
+    assert (
+        exercise.stub.startswith('"""Übung: der Score einer Query')
+        and "dann: regard check THIS_FILE.py --language de" in exercise.stub
+    )
+    assert "03_attention.py --language de</code>" in exercise_page("attention", "de")
 
 
 @pytest.fixture
