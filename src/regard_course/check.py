@@ -171,28 +171,24 @@ def check(
         assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
         if isinstance(object, str | Path):
             return check_file(Path(object), assignment)
-        return _check_object(object, assignment)
-
-
-def _check_object(object: Any, assignment: Assignment) -> CheckReport:
-    if not hasattr(object, "__name__"):
-        object = type(object)  # an instance of a module: its class is checked
-    name, file = object.__name__, ""
-    fitting = [item for item in assignment.exercises if assignment.chosen or item.matches(name)]
-    if not fitting:
-        choices = ", ".join(item.name for item in assignment.exercises)
-        raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
-    chosen = fitting[0]
-    assignment = dataclasses.replace(assignment, exercises=(chosen,), chosen=True)
-    with contextlib.suppress(TypeError, OSError, ValueError):
-        file = inspect.getfile(inspect.unwrap(object))
-    if is_library(file):
-        result = JobResult(imported={chosen.name: (name, object.__module__)})
-        return _report(name, result, {}, assignment, lambda item, case: [])
-    run = functools.partial(run_object, object, Path(file).parent if file else Path.cwd(), assignment)
-    return _report(
-        name, run(), {chosen.name: name}, assignment, lambda item, case: run(record=(item.name, case)).recordings
-    )
+        if not hasattr(object, "__name__"):
+            object = type(object)  # an instance of a module: its class is checked
+        name, file = object.__name__, ""
+        fitting = [item for item in assignment.exercises if assignment.chosen or item.matches(name)]
+        if not fitting:
+            choices = ", ".join(item.name for item in assignment.exercises)
+            raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
+        chosen = fitting[0]
+        assignment = dataclasses.replace(assignment, exercises=(chosen,), chosen=True)
+        with contextlib.suppress(TypeError, OSError, ValueError):
+            file = inspect.getfile(inspect.unwrap(object))
+        if is_library(file):
+            result = JobResult(imported={chosen.name: (name, object.__module__)})
+            return _report(name, result, {}, assignment, lambda item, case: [])
+        run = functools.partial(run_object, object, Path(file).parent if file else Path.cwd(), assignment)
+        return _report(
+            name, run(), {chosen.name: name}, assignment, lambda item, case: run(record=(item.name, case)).recordings
+        )
 
 
 def choose_exercises(exercise: str | None, *, seed: int = 0, exercises: str | Path | None = None) -> Assignment:
@@ -234,21 +230,17 @@ def check_file(
     assignment = assignment or choose_exercises(None)
     with contextlib.nullcontext(server) if server else ForkServer() as running:
         run = functools.partial(run_file, path, server=running, seconds=seconds, home=home)
-        return _check_run(path, assignment, run)
+        result = run(assignment)
 
+        def record(exercise: Exercise, case: Case) -> list[list[Array]]:
+            alone = dataclasses.replace(assignment, exercises=(exercise,))
+            return run(alone, record=(exercise.name, case)).recordings
 
-def _check_run(path: Path, assignment: Assignment, run: Callable[..., JobResult]) -> CheckReport:
-    result = run(assignment)
-
-    def record(exercise: Exercise, case: Case) -> list[list[Array]]:
-        alone = dataclasses.replace(assignment, exercises=(exercise,))
-        return run(alone, record=(exercise.name, case)).recordings
-
-    if result.exercises == {} and not result.imported:
-        names = ", ".join(exercise.name for exercise in assignment.exercises)
-        defined = ", ".join(result.names) or say("nothing")
-        raise NoAnswerError(say(MESSAGES["no_answer"], show_name(path.name), defined, names))
-    return _report(show_name(path.name), result, result.exercises or {}, assignment, record)
+        if result.exercises == {} and not result.imported:
+            names = ", ".join(exercise.name for exercise in assignment.exercises)
+            defined = ", ".join(result.names) or say("nothing")
+            raise NoAnswerError(say(MESSAGES["no_answer"], show_name(path.name), defined, names))
+        return _report(show_name(path.name), result, result.exercises or {}, assignment, record)
 
 
 class NoAnswerError(InputError):
@@ -310,8 +302,7 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
     if not right and not (users and failing):
         return report
     user = (right or users)[0]
-    names = user.object, report.exercise, say(report.state)
-    words = say("{0} uses it; as an answer to {1} it would be {2}", *names)
+    words = say(MESSAGES["helper"], user.object, report.exercise, say(report.state))
     without: dict[str, Any] = {"cases": [], "diagnoses": [], "notes": [], "lines": [], "ending": "", "first_step": None}
     return dataclasses.replace(report, state="helper", trouble=words, **without)
 

@@ -204,6 +204,7 @@ def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: O
         n for n, (a, b) in enumerate(zip(wrong, right, strict=True)) if not equal_arrays(a, b, case.valid_steps)
     )
     name, pair = say(exercise.outputs[number]), (wrong[number], right[number])
+    where = say("the input '{0}'", say(case.name))
     if pair[0].shape != pair[1].shape or pair[0].size <= MAX_SHOWN:
         large = any(array.size > MAX_SHOWN for array in pair)
         words = [
@@ -215,11 +216,7 @@ def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: O
             error = np.where(case.valid_steps[..., None], error, 0)
         index = np.unravel_index(int(np.argmax(error)), error.shape)
         words = [f"{name}{[int(i) for i in index]} = {array[index]:.4g}" for array in pair]
-    return SmallExample(exercise=exercise.name, inputs=show_input(case), right=words[1], wrong=words[0])
-
-
-def show_input(case: Case) -> str:
-    return say("the input '{0}'", say(case.name))
+    return SmallExample(exercise=exercise.name, inputs=where, right=words[1], wrong=words[0])
 
 
 def show_value(value: Any) -> str:

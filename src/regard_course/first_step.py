@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from regard_course.arrays import ROUNDING, Outputs, equal_arrays
-from regard_course.diagnosis import HIDDEN, SmallExample, show_input, show_value
+from regard_course.diagnosis import HIDDEN, SmallExample, show_value
 from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.mistakes.known import TEXTS
@@ -60,9 +60,8 @@ def record_quantities(exercise: Exercise, case: Case, changed: int | None = None
         if len(found) == changed:
             array = array + (1 + np.abs(array)) * generator.normal(size=array.shape)
             value = array
-        found.append(
-            Quantity(step=step, words=" ".join(map(say, [words, *places[-1:]])), paper=say(paper), value=array)
-        )
+        shown = " ".join(map(say, [words, *places[-1:]]))
+        found.append(Quantity(step=step, words=shown, paper=say(paper), value=array))
         return value
 
     def around(name: str, right: Callable[..., Any]) -> Callable[..., Any]:
@@ -323,4 +322,5 @@ def _show(exercise: Exercise, case: Case, item: Quantity, mine: Array | None) ->
         place = np.unravel_index(int(np.argmax(error)), error.shape)
         where = f"[{', '.join(str(int(number)) for number in place)}]"
         yours, should = (say("{0} at {1}", f"{array[place]:.4g}", where) for array in (mine, right))
-    return SmallExample(exercise=exercise.name, inputs=show_input(case), right=should, wrong=yours)
+    shown = say("the input '{0}'", say(case.name))
+    return SmallExample(exercise=exercise.name, inputs=shown, right=should, wrong=yours)

@@ -72,7 +72,18 @@ def grade(
         state="wrong" if faulty else "right",
         cases=reports,
         diagnoses=[
-            Diagnosis(findings=[_describe(mistake, exercise) for mistake in mistakes])
+            Diagnosis(
+                findings=[
+                    Finding(
+                        name=spaced_name(mistake.__name__),
+                        did=say(mistake.did),
+                        instead=say(mistake.instead),
+                        paper=say(mistake.paper),
+                        example=find_example(mistake, exercise),
+                    )
+                    for mistake in mistakes
+                ]
+            )
             for mistakes in (explanations if wrong else [])
         ],
         notes=shown_notes,
@@ -183,17 +194,6 @@ def _show_tokens(tokens: Array) -> str:
     """Return the first tokens of a sequence as text, with the sequence's length if tokens were omitted."""
     text = ", ".join(str(int(token)) for token in tokens[:MAX_TOKENS])
     return f"[{text}]" if len(tokens) <= MAX_TOKENS else say("[{0}, ...] ({1} tokens)", text, len(tokens))
-
-
-def _describe(mistake: Mistake, exercise: Exercise) -> Finding:
-    """Return the description of a mistake, with a small input on which the mistake changes the output."""
-    return Finding(
-        name=spaced_name(mistake.__name__),
-        did=say(mistake.did),
-        instead=say(mistake.instead),
-        paper=say(mistake.paper),
-        example=find_example(mistake, exercise),
-    )
 
 
 def spaced_name(name: str) -> str:

@@ -159,7 +159,10 @@ def _prepare(
         weights = exercise.module_weights(case)
         if weights:
             copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
-            notes += _weight_notes(copied, find_hidden_modules(function))
+            if hidden := find_hidden_modules(function):
+                return function, copied, values, [(True, say(MESSAGES["hidden_modules"], ", ".join(hidden)))]
+            unmatched = (copied.missing, MESSAGES["no_parameter"]), (copied.unused, MESSAGES["no_weight"])
+            notes = [(False, say(words, ", ".join(names))) for names, words in unmatched if names]
     return function, copied, values, notes
 
 
@@ -265,14 +268,6 @@ def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
-    """Return notes on weights without a parameter and parameters without a weight."""
-    if hidden:
-        return [(True, say(MESSAGES["hidden_modules"], ", ".join(hidden)))]
-    notes = (copied.missing, MESSAGES["no_parameter"]), (copied.unused, MESSAGES["no_weight"])
-    return [(False, say(words, ", ".join(names))) for names, words in notes if names]
 
 
 def _gradients(

@@ -242,17 +242,16 @@ def _read_table(table: Path, seed: int) -> list[Mark]:
     if tuple(reader.fieldnames or ()) != COLUMNS:
         raise InputError(f"{where} with other columns than {', '.join(COLUMNS)}: choose another name")
     try:
-        rows = [Mark(**_parse_numbers(row)) for row in content]
+        plain: list[dict[str, Any]] = [
+            {name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()}
+            for row in content
+        ]
+        rows = [Mark(**(row | {name: int(row[name]) for name in ("points", "of", "seed")})) for row in plain]
     except (ValueError, TypeError) as error:
         raise InputError(f"{where}, but a row is damaged ({error}): remove the row, or choose another name") from error
     if any(row.seed != seed for row in rows):
         raise InputError(f"{where} with the seed {rows[0].seed}, not {seed}: choose another name, or this --seed")
     return rows
-
-
-def _parse_numbers(row: dict[str, Any]) -> dict[str, Any]:
-    numbers = {name: int(row[name]) for name in ("points", "of", "seed")}
-    return {name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()} | numbers
 
 
 def _append_rows(table: Path, rows: Sequence[Mark]) -> None:

@@ -167,7 +167,16 @@ def _show_exercise(report: ExerciseReport) -> RenderableType:
         head.append(_safe_text(f", {report.trouble}"))
     parts: list[RenderableType] = [head, *(_safe_text(f"    {line}") for line in report.lines)]
     if report.cases:
-        parts.append(_show_cases(report.cases))
+        table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+        for _ in range(4):
+            table.add_column(overflow="fold")
+        cases = report.cases
+        if len({(case.verdict, case.words) for case in cases}) == 1 and cases[0].verdict == "failed":
+            cases = [dataclasses.replace(cases[0], name=say("on every input"))]
+        for case in cases:
+            style = "green" if case.verdict == "right" else "" if case.verdict == "not compared" else "red"
+            table.add_row(" ", Text(SIGNS[case.verdict], style=style), say(case.name), _safe_text(case.words))
+        parts.append(table)
     parts += [Text(f"  {say('Note')}: {note}{'' if note.endswith('?') else '.'}") for note in report.notes]
     if len(report.diagnoses) > 1:
         parts.append(Text(f"  {say('Each of these mistakes gives exactly your results:')}"))
@@ -177,18 +186,6 @@ def _show_exercise(report: ExerciseReport) -> RenderableType:
     if report.first_step:
         parts.append(_show_diagnosis(Diagnosis(findings=[report.first_step])))
     return Group(*parts)
-
-
-def _show_cases(cases: list[CaseReport]) -> RenderableType:
-    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
-    for _ in range(4):
-        table.add_column(overflow="fold")
-    if len({(case.verdict, case.words) for case in cases}) == 1 and cases[0].verdict == "failed":
-        cases = [dataclasses.replace(cases[0], name=say("on every input"))]
-    for case in cases:
-        style = "green" if case.verdict == "right" else "" if case.verdict == "not compared" else "red"
-        table.add_row(" ", Text(SIGNS[case.verdict], style=style), say(case.name), _safe_text(case.words))
-    return table
 
 
 def _show_diagnosis(diagnosis: Diagnosis) -> RenderableType:

@@ -151,7 +151,7 @@ def test_pages_and_notebooks_are_german() -> None:
     assert lesson_page(find_lesson("counting"), see="").count("<pre>") == page.count("<pre>")
     assert "üblich: 10 Seeds ergaben" in lesson.describe_figures({"exact_match": 0.9994})[0]
     cells = [cell["source"] for cell in lesson_notebook(lesson)["cells"]]
-    assert 'picture("counting", "de")' in cells[1] and cells[2].startswith("## Vorhersage")
+    assert 'picture("counting", language="de")' in cells[1] and cells[2].startswith("## Vorhersage")
     assert "Übung 1" in exercise_page("score", "de")
     assert "learn --stubs exercises --language de" in index_page("de")
     exercise = read_exercise("score", "de").exercise

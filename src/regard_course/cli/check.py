@@ -96,7 +96,16 @@ def _check_files(words: list[str], exercise: str | None, flags: CheckFlags) -> b
             check_writable(output)
             refuse_input(output, [*files, flags.exercises])
     reports = _check(files, assignment, flags, remarks)
-    _write(reports, flags)
+    content = [report.json() for report in reports]
+    single = content[0] if len(content) == 1 else content  # a list for several files
+    if str(flags.json) == STANDARD_OUTPUT:
+        raw_output().write(json.dumps(single, ensure_ascii=False, allow_nan=False) + "\n")
+    elif flags.json is not None:
+        write_json(flags.json, single, allow_nan=False)
+    if str(flags.junit) == STANDARD_OUTPUT:
+        raw_output().write(render_junit(reports).decode() + "\n")
+    elif flags.junit is not None:
+        write_file(flags.junit, render_junit(reports))
     if flags.exercises is None and record_checks(flags.savepath, reports):
         print_message(say("recorded in {0}, for the pages of `regard learn`", flags.savepath / PROGRESS))
     return all(report.right for report in reports)
@@ -151,20 +160,6 @@ def _check(
         for remark in remarks:
             print_table(remark.table(), WIDTH)
     return reports + remarks
-
-
-def _write(reports: list[CheckReport], flags: CheckFlags) -> None:
-    """Write the reports as JSON (a list for several files) and as JUnit XML."""
-    content = [report.json() for report in reports]
-    single = content[0] if len(content) == 1 else content
-    if str(flags.json) == STANDARD_OUTPUT:
-        raw_output().write(json.dumps(single, ensure_ascii=False, allow_nan=False) + "\n")
-    elif flags.json is not None:
-        write_json(flags.json, single, allow_nan=False)
-    if str(flags.junit) == STANDARD_OUTPUT:
-        raw_output().write(render_junit(reports).decode() + "\n")
-    elif flags.junit is not None:
-        write_file(flags.junit, render_junit(reports))
 
 
 def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> None:
