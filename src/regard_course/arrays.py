@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard_course.inputs import Array, Case, RandomLanguageModel, TanhCell
+from regard_course.translated import say
 
 Library = Literal["torch", "numpy"]
 Outputs = Sequence[Array]
@@ -36,7 +37,9 @@ def guess_libraries(solution: Any) -> list[Library]:
     if not namespace:
         module = sys.modules.get(getattr(solution, "__module__", "") or "", object)
         namespace = dict(vars(module)) if isinstance(solution, type) else {}
-    used = [namespace[name] for name in _global_names(solution) if name in namespace]
+    functions = [solution, *vars(solution).values()] if isinstance(solution, type) else [solution]
+    codes = [code for function in functions if (code := getattr(function, "__code__", None)) is not None]
+    used = [namespace[name] for name in {name for code in codes for name in code.co_names} if name in namespace]
     for values in (used, list(namespace.values())):  # code without a name of a library may call methods of arrays
         origins = [f"{getattr(value, '__name__', '')}.{getattr(value, '__module__', '')}" for value in values]
         if any("torch" in origin for origin in origins):
@@ -46,23 +49,13 @@ def guess_libraries(solution: Any) -> list[Library]:
     return ["torch", "numpy"]
 
 
-def _global_names(solution: Any) -> set[str]:
-    functions = [solution, *vars(solution).values()] if isinstance(solution, type) else [solution]
-    codes = [getattr(function, "__code__", None) for function in functions]
-    return {name for code in codes if code is not None for name in code.co_names}
-
-
 def convert_argument(value: Any, library: Library, requires_grad: bool = False) -> Any:
     """Return a copy of an argument for the learner's library, with the same order of its dimensions in memory.
     For PyTorch, floats become float32 tensors."""
     if isinstance(value, Mapping):
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
-    if library == "torch":
-        return _convert_to_torch(value, requires_grad)
-    return value.copy(order="K") if isinstance(value, np.ndarray) else value
-
-
-def _convert_to_torch(value: Any, requires_grad: bool) -> Any:
+    if library == "numpy":
+        return value.copy(order="K") if isinstance(value, np.ndarray) else value
     torch = loaded_torch()
     if isinstance(value, RandomLanguageModel):
         model = copy.copy(value)
@@ -99,14 +92,14 @@ def _is_array(value: Any) -> bool:
 
 def _convert_output(value: Any) -> Array:
     if value is None:
-        raise TypeError("the result is None: is a `return` missing?")
+        raise TypeError(say("the result is None: is a `return` missing?"))
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     elif isinstance(value, list):
         value = [_convert_output(part) for part in value]
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"the result is a {type(value).__name__}, not numbers")
+        raise TypeError(say("the result is a {0}, not numbers", type(value).__name__))
     return array.astype(np.float64)
 
 

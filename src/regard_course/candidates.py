@@ -19,6 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from regard_course.inputs import Specification, normalize_name
+from regard_course.translated import say
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OPTIONS = ("axis", "dim", "keepdims", "keepdim", "dtype", "eps")
@@ -197,7 +198,7 @@ def _find_origin(name: str, value: Any, names: Mapping[str, Any]) -> str:
         bases = [cls for cls in value.__mro__ if cls.__module__ != names.get("__name__")]
         return _module_name(bases[0])
     inner = next((part for part in (_safe_getattr(value, attribute) for attribute in WRAPPED) if callable(part)), value)
-    return re.split(r"\._", _module_name(inner))[0] or "a library"
+    return re.split(r"\._", _module_name(inner))[0] or say("a library")
 
 
 def _parse_module(names: Mapping[str, Any]) -> ast.Module:

@@ -21,10 +21,11 @@ from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.exercises.exercise import Exercise
 from regard_course.grading import begin_report, grade
 from regard_course.handed_in import file_problem, show_name
-from regard_course.inputs import Array, Case
+from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.mistakes.solution import Solution
 from regard_course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
 from regard_course.sandbox import NO_EXERCISE, SECONDS, Assignment, ForkServer, JobResult, run_file, run_object
+from regard_course.translated import ENGLISH, say, speak
 from regard_course.worker import load_file
 
 # Exercises from a file outside the package: a correct function, its inputs, and wrong functions with names.
@@ -143,6 +144,7 @@ def check(
     *,
     seed: int = 0,
     exercises: str | Path | None = None,
+    language: str = ENGLISH,
 ) -> CheckReport:
     """Check a learner's code: a Python file, or a function or class.
 
@@ -155,36 +157,38 @@ def check(
     object's name.
     seed: seed of the inputs. Another seed draws other inputs of the same kinds.
     exercises: Python file with exercises of your own (see `make_exercise`), which replace those of the course.
+    language: language of the report: "en", "de", or the folder of a translation.
 
-    Raises `InputError` if the file or exercise does not exist, or if the file has no answer, and `MachineError`
-    if the system cannot limit a process.
+    Raises `InputError` if the file, exercise or language does not exist, or if the file has no answer, and
+    `MachineError` if the system cannot limit a process.
 
     >>> def score(query, key):
     ...     return query @ key.transpose(0, 2, 1)
     >>> regard.check(score)  # doctest: +SKIP
     <CheckReport: score: score wrong>
     """
-    assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
-    if isinstance(object, str | Path):
-        return check_file(Path(object), assignment)
-    if not hasattr(object, "__name__"):
-        object = type(object)  # an instance of a module: its class is checked
-    name, file = object.__name__, ""
-    fitting = [item for item in assignment.exercises if assignment.chosen or item.matches(name)]
-    if not fitting:
-        choices = ", ".join(item.name for item in assignment.exercises)
-        raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
-    chosen = fitting[0]
-    assignment = Assignment(exercises=(chosen,), chosen=True, seed=seed)
-    with contextlib.suppress(TypeError, OSError, ValueError):
-        file = inspect.getfile(inspect.unwrap(object))
-    if is_library(file):
-        result = JobResult(imported={chosen.name: (name, object.__module__)})
-        return _report(name, result, {}, assignment, lambda item, case: [])
-    run = functools.partial(run_object, object, Path(file).parent if file else Path.cwd(), assignment)
-    return _report(
-        name, run(), {chosen.name: name}, assignment, lambda item, case: run(record=(item.name, case)).recordings
-    )
+    with speak(language):
+        assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
+        if isinstance(object, str | Path):
+            return check_file(Path(object), assignment)
+        if not hasattr(object, "__name__"):
+            object = type(object)  # an instance of a module: its class is checked
+        name, file = object.__name__, ""
+        fitting = [item for item in assignment.exercises if assignment.chosen or item.matches(name)]
+        if not fitting:
+            choices = ", ".join(item.name for item in assignment.exercises)
+            raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
+        chosen = fitting[0]
+        assignment = dataclasses.replace(assignment, exercises=(chosen,), chosen=True)
+        with contextlib.suppress(TypeError, OSError, ValueError):
+            file = inspect.getfile(inspect.unwrap(object))
+        if is_library(file):
+            result = JobResult(imported={chosen.name: (name, object.__module__)})
+            return _report(name, result, {}, assignment, lambda item, case: [])
+        run = functools.partial(run_object, object, Path(file).parent if file else Path.cwd(), assignment)
+        return _report(
+            name, run(), {chosen.name: name}, assignment, lambda item, case: run(record=(item.name, case)).recordings
+        )
 
 
 def choose_exercises(exercise: str | None, *, seed: int = 0, exercises: str | Path | None = None) -> Assignment:
@@ -226,24 +230,17 @@ def check_file(
     assignment = assignment or choose_exercises(None)
     with contextlib.nullcontext(server) if server else ForkServer() as running:
         run = functools.partial(run_file, path, server=running, seconds=seconds, home=home)
-        return _check_run(path, assignment, run)
+        result = run(assignment)
 
+        def record(exercise: Exercise, case: Case) -> list[list[Array]]:
+            alone = dataclasses.replace(assignment, exercises=(exercise,))
+            return run(alone, record=(exercise.name, case)).recordings
 
-def _check_run(path: Path, assignment: Assignment, run: Callable[..., JobResult]) -> CheckReport:
-    result = run(assignment)
-
-    def record(exercise: Exercise, case: Case) -> list[list[Array]]:
-        alone = dataclasses.replace(assignment, exercises=(exercise,))
-        return run(alone, record=(exercise.name, case)).recordings
-
-    if result.exercises == {} and not result.imported:
-        names = ", ".join(exercise.name for exercise in assignment.exercises)
-        defined = ", ".join(result.names) or "nothing"
-        raise NoAnswerError(
-            f"{show_name(path.name)} contains no answer to an exercise: it defines {defined}; use one of the "
-            f"names {names}"
-        )
-    return _report(show_name(path.name), result, result.exercises or {}, assignment, record)
+        if result.exercises == {} and not result.imported:
+            names = ", ".join(exercise.name for exercise in assignment.exercises)
+            defined = ", ".join(result.names) or say("nothing")
+            raise NoAnswerError(say(MESSAGES["no_answer"], show_name(path.name), defined, names))
+        return _report(show_name(path.name), result, result.exercises or {}, assignment, record)
 
 
 class NoAnswerError(InputError):
@@ -266,28 +263,27 @@ def _report(
     reports = [_mark_helper(report, reports, result) for report in reports]
     for exercise, (answer, module) in result.imported.items():
         begun = begin_report(assignment.find(exercise), answer, assignment.seed)
-        trouble = f"{answer} is imported from {module}: write your own"
+        trouble = say("{0} is imported from {1}: write your own", answer, module)
         reports.append(dataclasses.replace(begun, state="imported", trouble=trouble))
     prints = result.prints.strip()  # every input prints the output again: only its beginning is shown
     shown = "\n".join(prints.splitlines()[:MAX_LINES])[:MAX_CHARACTERS]
     if len(shown) < len(prints):
-        shown += f"\n... ({len(prints.splitlines()):,} lines, {len(prints):,} characters in total)"
+        numbers = f"{len(prints.splitlines()):,}", f"{len(prints):,}"
+        shown += "\n... " + say("({0} lines, {1} characters in total)", *numbers)
     return CheckReport(name=name, exercises=reports, prints=shown)
 
 
 def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int, record: Record) -> ExerciseReport:
     names = ", ".join(result.replaced)
-    replaced = [f"your file replaces {names}, also for the checker and all libraries"] if names else []
+    replaced = [say("your file replaces {0}, also for the checker and all libraries", names)] if names else []
     if exercise.name in result.failures or not result.answers.get(exercise.name):
-        words, lines = result.failures.get(exercise.name, ("was not reached", []))
+        words, lines = result.failures.get(exercise.name, (say("was not reached"), []))
         report = begin_report(exercise, name, seed)
         return dataclasses.replace(report, state="stopped", trouble=words, lines=lines, notes=replaced)
     report = grade(exercise, name, seed, result.answers[exercise.name], functools.partial(record, exercise))
-    notes = [
-        f"{function} does the work of {name}, not your own code" for function in result.library.get(exercise.name, [])
-    ]
+    notes = [say(MESSAGES["library"], function, name) for function in result.library.get(exercise.name, [])]
     if others := result.passed_over.get(exercise.name):
-        notes.append(f"{name} is checked for this exercise, not {', '.join(others)}")
+        notes.append(say("{0} is checked for this exercise, not {1}", name, ", ".join(others)))
     return dataclasses.replace(report, notes=[*report.notes, *notes, *replaced])
 
 
@@ -306,7 +302,7 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
     if not right and not (users and failing):
         return report
     user = (right or users)[0]
-    words = f"{user.object} uses it; as an answer to {report.exercise} it would be {report.state}"
+    words = say(MESSAGES["helper"], user.object, report.exercise, say(report.state))
     without: dict[str, Any] = {"cases": [], "diagnoses": [], "notes": [], "lines": [], "ending": "", "first_step": None}
     return dataclasses.replace(report, state="helper", trouble=words, **without)
 

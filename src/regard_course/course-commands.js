@@ -90,7 +90,7 @@ async function startExercise(exercise) {
     check.disabled = true;
     await runProcess(address, box, ({ status, output }) => {
       // Status 2: the file was not checked.
-      const detail = status === 0 ? "right" : status === 1 && !output.includes(": not begun") ? "tried" : "";
+      const detail = status === 0 ? "right" : status === 1 && !output.includes(`: ${say("not begun")}`) ? "tried" : "";
       if (detail) document.dispatchEvent(new CustomEvent("regard-check", { detail }));
     });
     check.disabled = false;

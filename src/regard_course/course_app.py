@@ -130,13 +130,6 @@ class CourseProcesses:
         return self.home / f"{name}.log"
 
 
-def _controls(lesson: Lesson) -> str:
-    """Return the button that trains a lesson's run, its progress, its results and the link to its explorer."""
-    text = lesson.runs[0].input
-    fragment = "" if text is None else f"#{urlencode({'input': text})}"
-    return fill("training", lesson.say, address=f"{lesson.name}/{fragment}")
-
-
 def asset_routes(*names: str) -> list[Route]:
     """Return the routes of styles and scripts of the course."""
     kinds = {".css": "text/css", ".js": "text/javascript"}
@@ -154,7 +147,11 @@ def _page_routes(home: Path, language: str) -> list[Route]:
             item = find_exercise(name.removeprefix("exercise-"))
             return HTMLResponse(exercise_page(item.name, language, script="course-commands.js"))
         lesson = find_lesson(name, language)
-        see, script = (_controls(lesson), "learn.js") if lesson.runs else ("", "course-commands.js")
+        see, script = "", "course-commands.js"
+        if lesson.runs:
+            text = lesson.runs[0].input
+            fragment = "" if text is None else f"#{urlencode({'input': text})}"
+            see, script = fill("training", lesson.say, address=f"{lesson.name}/{fragment}"), "learn.js"
         return HTMLResponse(lesson_page(lesson, see=see, script=script, home=home.absolute()))
 
     async def notebook(request: Request) -> Response:
@@ -212,6 +209,7 @@ def make_course_app(
             write_new({file: read_exercise(item.name, language).exercise.stub.encode()})
         if request.method != "POST" or file.exists():
             arguments = ["-m", "regard", "check", str(file), item.name, "--savepath", str(home.absolute())]
+            arguments += ["--language", language]
             processes.control(request.method, f"check-{item.name}", arguments)
         return send_json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
 

@@ -19,6 +19,7 @@ from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.inputs import Array, Case
 from regard_course.mistakes.solution import Solution
+from regard_course.translated import say
 
 Mistake = type[Solution]
 Answers = Sequence[Outputs | None]
@@ -182,7 +183,7 @@ def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
                 exercise=item.name,
                 inputs=", ".join(f"{name} = {show_value(value)}" for name, value in arguments),
                 right=_show_outputs(item, right),
-                wrong="an error" if wrong is None else _show_outputs(item, wrong),
+                wrong=say("an error") if wrong is None else _show_outputs(item, wrong),
             )
             if example.right != example.wrong:  # a batch of one is shown like an output without a batch
                 return example
@@ -194,7 +195,7 @@ def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
 def _show_outputs(exercise: Exercise, outputs: Outputs) -> str:
     if len(outputs) == 1:
         return show_value(outputs[0])
-    return ", ".join(f"{name} {show_value(array)}" for name, array in zip(exercise.outputs, outputs, strict=True))
+    return ", ".join(f"{say(name)} {show_value(array)}" for name, array in zip(exercise.outputs, outputs, strict=True))
 
 
 def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
@@ -202,17 +203,20 @@ def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: O
     number = next(
         n for n, (a, b) in enumerate(zip(wrong, right, strict=True)) if not equal_arrays(a, b, case.valid_steps)
     )
-    name, pair = exercise.outputs[number], (wrong[number], right[number])
+    name, pair = say(exercise.outputs[number]), (wrong[number], right[number])
+    where = say("the input '{0}'", say(case.name))
     if pair[0].shape != pair[1].shape or pair[0].size <= MAX_SHOWN:
         large = any(array.size > MAX_SHOWN for array in pair)
-        words = [f"{name} of shape {array.shape}" if large else f"{name} {show_value(array)}" for array in pair]
+        words = [
+            say("{0} of shape {1}", name, array.shape) if large else f"{name} {show_value(array)}" for array in pair
+        ]
     else:
         error = np.nan_to_num(np.abs(pair[0] - pair[1]), nan=np.inf, posinf=np.inf)
         if case.valid_steps is not None:
             error = np.where(case.valid_steps[..., None], error, 0)
         index = np.unravel_index(int(np.argmax(error)), error.shape)
         words = [f"{name}{[int(i) for i in index]} = {array[index]:.4g}" for array in pair]
-    return SmallExample(exercise=exercise.name, inputs=f"the input {case.name!r}", right=words[1], wrong=words[0])
+    return SmallExample(exercise=exercise.name, inputs=where, right=words[1], wrong=words[0])
 
 
 def show_value(value: Any) -> str:
@@ -222,7 +226,7 @@ def show_value(value: Any) -> str:
     '[[1. , 0.5]]'
     """
     if isinstance(value, Mapping):  # the parameters of the small cases
-        return "1 on every diagonal, biases 0.5, gains 2, shifts 1"
+        return say("1 on every diagonal, biases 0.5, gains 2, shifts 1")
     if isinstance(value, tuple):
         return ", ".join(show_value(part) for part in value)
     if not isinstance(value, np.ndarray):

@@ -19,16 +19,16 @@ import numpy as np
 from regard_course.arrays import ROUNDING, Outputs, equal_arrays
 from regard_course.diagnosis import HIDDEN, SmallExample, show_value
 from regard_course.exercises.exercise import Exercise, as_outputs
-from regard_course.inputs import Array, Case
+from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.mistakes.known import TEXTS
 from regard_course.report import Finding
+from regard_course.translated import say
 
 SCALAR_ROUNDING = 1e-5
 """Largest relative difference of single numbers, which are equal by chance more often than arrays."""
 LEAST_SCALE = 1e-2
 """Numbers of an array are compared relative to the largest one, or to this."""
 MAX_SHOWN = 12
-FIRST = "The first quantity that differs"
 MAX_DEPTH = 2
 """Number of dimensions, for example batch and head, over which a loop of the learner may compute parts."""
 Texts = dict[str, dict[str, Any]]
@@ -60,7 +60,8 @@ def record_quantities(exercise: Exercise, case: Case, changed: int | None = None
         if len(found) == changed:
             array = array + (1 + np.abs(array)) * generator.normal(size=array.shape)
             value = array
-        found.append(Quantity(step=step, words=" ".join([words, *places[-1:]]), paper=paper, value=array))
+        shown = " ".join(map(say, [words, *places[-1:]]))
+        found.append(Quantity(step=step, words=shown, paper=say(paper), value=array))
         return value
 
     def around(name: str, right: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,9 +89,11 @@ def record_quantities(exercise: Exercise, case: Case, changed: int | None = None
     solution = type("Recording", (exercise.base,), steps)
     with np.errstate(all="ignore"):
         outputs = as_outputs(getattr(solution(), exercise.name)(**case.arguments))
-    source = exercise.source or "This exercise's stub"
+    source = say(exercise.source or "This exercise's stub")
     found += [
-        Quantity(step="returned", words=f"the returned {name}", paper=source, value=np.asarray(value, np.float64))
+        Quantity(
+            step="returned", words=say("the returned {0}", say(name)), paper=source, value=np.asarray(value, np.float64)
+        )
         for name, value in zip(exercise.outputs, outputs, strict=True)
     ]
     return found
@@ -239,17 +242,12 @@ def find_first_step(
         )
     else:
         mine = outputs[results.index(item)] if outputs is not None else None
-    known = f"Your run has {quantities[before].words}, but" if before is not None else "Your run"
-    if outputs is None:
-        ending = f"fails before {item.words}"
-    elif item.step == "returned":
-        ending = "returns something else"
-    else:
-        ending = f"nowhere {item.words}" if before is not None else f"has nowhere {item.words}"
+    ending = "fails" if outputs is None else "returns" if item.step == "returned" else "lacks"
+    known = [quantities[before].words] if before is not None else []
     return Finding(
         name=item.step,
-        did=f"{FIRST}: {item.words}.",
-        instead=f"{known} {ending}.",
+        did=say(MESSAGES["first"], item.words),
+        instead=say(MESSAGES[f"has_and_{ending}" if known else ending], item.words, *known),
         paper=item.paper,
         example=_show(exercise, case, item, mine),
     )
@@ -313,15 +311,16 @@ def _first(
 def _show(exercise: Exercise, case: Case, item: Quantity, mine: Array | None) -> SmallExample:
     right = item.value
     if mine is None:
-        yours, should = "no array of this shape", f"shape {right.shape}"
+        yours, should = say("no array of this shape"), say("shape {0}", right.shape)
     elif right.size <= MAX_SHOWN or mine.shape != right.shape:
         yours, should = (
-            show_value(array) if array.size <= MAX_SHOWN else f"shape {array.shape}" for array in (mine, right)
+            show_value(array) if array.size <= MAX_SHOWN else say("shape {0}", array.shape) for array in (mine, right)
         )
     else:
         with np.errstate(invalid="ignore"):
             error = np.nan_to_num(np.abs(mine - right), nan=0, posinf=np.inf)
         place = np.unravel_index(int(np.argmax(error)), error.shape)
         where = f"[{', '.join(str(int(number)) for number in place)}]"
-        yours, should = (f"{array[place]:.4g} at {where}" for array in (mine, right))
-    return SmallExample(exercise=exercise.name, inputs=f"the input {case.name!r}", right=should, wrong=yours)
+        yours, should = (say("{0} at {1}", f"{array[place]:.4g}", where) for array in (mine, right))
+    shown = say("the input '{0}'", say(case.name))
+    return SmallExample(exercise=exercise.name, inputs=shown, right=should, wrong=yours)

@@ -13,6 +13,7 @@ from regard_course.exercises.exercise import Exercise
 from regard_course.first_step import choose_case, find_first_step
 from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
+from regard_course.translated import say
 
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
@@ -48,36 +49,46 @@ def grade(
     wrong = any(report.verdict in ("wrong", "failed") for report in reports)
     # If a mistake is named, notes on inputs that the diagnosis leaves out could only repeat or contradict it.
     noted = [a for a, case in zip(answers, cases, strict=True) if case.diagnose or not explanations]
-    notes = dict.fromkeys((bool(serious), words) for a in noted for serious, words in a.get("notes", []))
+    notes = dict.fromkeys((serious, words) for a in noted for serious, words in a.get("notes", []))
     faulty = wrong or any(serious for serious, _ in notes)
-    shown_notes = [words for serious, words in notes if faulty or serious or "in place" in words]
+    shown_notes = [words for serious, words in notes if faulty or serious is not False]
     different = [
         bool(_first_difference(exercise, case, answer, outputs))
         for case, answer, outputs in zip(cases, answers, expected, strict=True)
     ]
-    ending, first_step = "", None
+    parts, first_step = list[str](), None
     if not explanations and any(different):
-        ending = MESSAGES["note_first"] if shown_notes else f"{MESSAGES['unknown_mistake']} {MESSAGES['start_here']}"
+        parts = ["note_first"] if shown_notes else ["unknown_mistake", "start_here"]
     if wrong and not explanations and record and not exercise.call:
         failed = [report.verdict == "failed" for report in reports]
         case = choose_case(exercise, cases, different if any(different) else failed)
         if case is not None:
             first_step = find_first_step(exercise, case, record(case), decode_outputs(answers[cases.index(case)]))
-        if not shown_notes and ending:
-            parts = ("unknown_mistake",) if first_step else ("unknown_mistake", "unknown_step", "start_here")
-            ending = " ".join(MESSAGES[part] for part in parts)
+        if not shown_notes and parts:
+            parts = ["unknown_mistake", *([] if first_step else ["unknown_step", "start_here"])]
     return dataclasses.replace(
         report,
         first_step=first_step,
         state="wrong" if faulty else "right",
         cases=reports,
         diagnoses=[
-            Diagnosis(findings=[_describe(mistake, exercise) for mistake in mistakes])
+            Diagnosis(
+                findings=[
+                    Finding(
+                        name=spaced_name(mistake.__name__),
+                        did=say(mistake.did),
+                        instead=say(mistake.instead),
+                        paper=say(mistake.paper),
+                        example=find_example(mistake, exercise),
+                    )
+                    for mistake in mistakes
+                ]
+            )
             for mistakes in (explanations if wrong else [])
         ],
         notes=shown_notes,
         lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
-        ending=ending,
+        ending=" ".join(say(MESSAGES[part]) for part in parts),
     )
 
 
@@ -118,7 +129,7 @@ def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: 
     for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
         if not equal_arrays(output, right, case.valid_steps):
             words = describe_difference(output, right, case.valid_steps)
-            return f"{name}: {words}" if len(exercise.outputs) > 1 else words
+            return f"{say(name)}: {words}" if len(exercise.outputs) > 1 else words
     return ""
 
 
@@ -127,8 +138,9 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> tuple[Ve
         return "right", ""
     gradients = answer.get("gradients") or {}
     if not gradients:
-        words = "NumPy has no gradients: counts as right if all others are" if case.name == "gradients" else ""
-        return "not compared" if words else "right", words
+        if case.name != "gradients":
+            return "right", ""
+        return "not compared", say("NumPy has no gradients: counts as right if all others are")
     expected = exercise.expected_gradients(case)
     missing = [name for name in expected if gradients.get(name) is None]
     not_finite = [name for name in expected if name not in missing and not np.isfinite(gradients[name])]
@@ -138,13 +150,13 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> tuple[Ve
         if name not in missing + not_finite and not equal_gradients(gradients[name], expected[name])
     ]
     if missing:
-        return "wrong", MESSAGES["no_gradient"].format(names=", ".join(missing))
+        return "wrong", say(MESSAGES["no_gradient"], ", ".join(missing))
     if not_finite:
-        return "wrong", MESSAGES["nan_gradient"].format(names=", ".join(not_finite))
+        return "wrong", say(MESSAGES["nan_gradient"], ", ".join(not_finite))
     if different:
         name, right = different[0], sum(expected[different[0]]) / 2
-        words = f"the gradient of {name} is {gradients[name]:.4g}, should be {right:.4g}: is a part detached?"
-        return "wrong", words
+        numbers = name, f"{gradients[name]:.4g}", f"{right:.4g}"
+        return "wrong", say("the gradient of {0} is {1}, should be {2}: is a part detached?", *numbers)
     return "right", ""
 
 
@@ -156,21 +168,22 @@ def describe_difference(output: Array, right: Array, valid_steps: Array | None) 
     '5 at [0, 1], should be 2'
     """
     if output.ndim == right.ndim == 1 and output.shape != right.shape and _is_whole(output) and _is_whole(right):
-        return f"{_show_tokens(output)}, should be {_show_tokens(right)}"
+        return say("{0}, should be {1}", _show_tokens(output), _show_tokens(right))
     if output.shape != right.shape:
         shapes = [f"({', '.join(map(str, array.shape))})" for array in (output, right)]
-        return f"shape {shapes[0]}, should be {shapes[1]}"
+        return say("shape {0}, should be {1}", *shapes)
     if np.isnan(output).any() and not np.isnan(right).any():
-        return f"{int(np.isnan(output).sum())} of {output.size} numbers are NaN"
+        return say("{0} of {1} numbers are NaN", int(np.isnan(output).sum()), output.size)
     error = np.abs(output - right)
     if valid_steps is not None:
         valid = valid_steps.reshape(valid_steps.shape + (1,) * (error.ndim - valid_steps.ndim))
         error = np.where(valid, error, 0)
     index = np.unravel_index(int(np.argmax(error)), error.shape)
     if output.size > 1 and output.ndim == 1 and np.array_equal(right, np.round(right)):
-        return f"{output.astype(int).tolist()}, should be {right.astype(int).tolist()}"
-    where = f" at [{', '.join(str(int(i)) for i in index)}]" if output.ndim else ""
-    return f"{output[index]:.4g}{where}, should be {right[index]:.4g}"
+        return say("{0}, should be {1}", output.astype(int).tolist(), right.astype(int).tolist())
+    number, where = f"{output[index]:.4g}", f"[{', '.join(str(int(i)) for i in index)}]"
+    mine = say("{0} at {1}", number, where) if output.ndim else number
+    return say("{0}, should be {1}", mine, f"{right[index]:.4g}")
 
 
 def _is_whole(array: Array) -> bool:
@@ -180,18 +193,7 @@ def _is_whole(array: Array) -> bool:
 def _show_tokens(tokens: Array) -> str:
     """Return the first tokens of a sequence as text, with the sequence's length if tokens were omitted."""
     text = ", ".join(str(int(token)) for token in tokens[:MAX_TOKENS])
-    return f"[{text}]" if len(tokens) <= MAX_TOKENS else f"[{text}, ...] ({len(tokens)} tokens)"
-
-
-def _describe(mistake: Mistake, exercise: Exercise) -> Finding:
-    """Return the description of a mistake, with a small input on which the mistake changes the output."""
-    return Finding(
-        name=spaced_name(mistake.__name__),
-        did=mistake.did,
-        instead=mistake.instead,
-        paper=mistake.paper,
-        example=find_example(mistake, exercise),
-    )
+    return f"[{text}]" if len(tokens) <= MAX_TOKENS else say("[{0}, ...] ({1} tokens)", text, len(tokens))
 
 
 def spaced_name(name: str) -> str:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import regard.io
 from regard.errors import InputError
+from regard_course.inputs import MESSAGES
+from regard_course.translated import say
 
 IGNORED = ("__pycache__", "node_modules", "site-packages")
 KINDS = regard.io.KINDS | {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFDIR: "a folder in place of a file"}
@@ -43,7 +45,7 @@ class HandedIn:
         """Add a problem, up to `MAX_PROBLEMS` and a last one that says so."""
         name = show_name(os.path.relpath(path, self.home))
         more = len(self.problems) == MAX_PROBLEMS
-        self.problems += [Problem(name, "and more files have problems" if more else words, read)]
+        self.problems += [Problem(name, say("and more files have problems") if more else words, read)]
         del self.problems[MAX_PROBLEMS + 1 :]
 
     def add_file(self, path: Path) -> None:
@@ -54,25 +56,25 @@ class HandedIn:
             except (OSError, RuntimeError):  # it leads nowhere, or to itself
                 target = None
             if target is None:
-                self.add_problem(path, "is a link that leads nowhere")
+                self.add_problem(path, say("is a link that leads nowhere"))
             elif not target.is_relative_to(self.home):
-                self.add_problem(path, "is a link that leaves the person's folder: not followed")
+                self.add_problem(path, say("is a link that leaves the person's folder: not followed"))
             elif _kind(target) == stat.S_IFDIR:
-                self.add_problem(path, "is a link to a folder: not followed")
+                self.add_problem(path, say("is a link to a folder: not followed"))
             elif path.suffix == ".py" != target.suffix and _kind(target) == stat.S_IFREG:
-                self.add_problem(path, "is a link to a file that does not end in .py: not read")
+                self.add_problem(path, say("is a link to a file that does not end in .py: not read"))
             elif path.suffix == ".py" or _kind(target) != stat.S_IFREG:
                 self.add_file(target)
             return
         words = file_problem(path)
         if words and (path.suffix == ".py" or _kind(path) != stat.S_IFREG):
-            self.add_problem(path, f"{words}: not read")
+            self.add_problem(path, say("{0}: not read", words))
         elif path.suffix == ".py" and path not in self.files:
             self.files.append(path)
             if odd := odd_name(path.name):
                 self.add_problem(path, odd, read=True)
         elif path.suffix in (".PY", ".Py", ".ipynb"):
-            self.add_problem(path, "does not end in .py: not read")
+            self.add_problem(path, say("does not end in .py: not read"))
 
 
 def show_name(name: str) -> str:
@@ -88,10 +90,10 @@ def show_name(name: str) -> str:
 def odd_name(name: str) -> str:
     """Return how the name of a file is unusual, or an empty text."""
     if not name.isprintable():
-        return "has characters in its name that cannot be printed: they are escaped here"
+        return say("has characters in its name that cannot be printed: they are escaped here")
     if name.startswith(FORMULA):
-        return "has a name that a spreadsheet runs as a formula: the CSV table has ' before it"
-    return f"has a name of {len(name)} characters: it is shortened here" if len(name) > MAX_NAME else ""
+        return say("has a name that a spreadsheet runs as a formula: the CSV table has ' before it")
+    return say(MESSAGES["long_name"], len(name)) if len(name) > MAX_NAME else ""
 
 
 def file_problem(path: Path) -> str:
@@ -99,12 +101,12 @@ def file_problem(path: Path) -> str:
     try:
         status = path.stat()
         if kind := KINDS.get(stat.S_IFMT(status.st_mode)):
-            return f"is {kind}"
+            return say("is {0}", say(kind))
         if status.st_size > MAX_BYTES:
-            return f"has more than {MAX_BYTES // 10**6} MB"
+            return say("has more than {0} MB", MAX_BYTES // 10**6)
         os.close(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)))
     except OSError as error:
-        return f"cannot be read ({error.strerror})"
+        return say("cannot be read ({0})", error.strerror)
     return ""
 
 
@@ -123,13 +125,13 @@ def find_people(folder: Path) -> dict[str, HandedIn]:
                 person.problems.append(Problem(show_name(entry.name), odd, read=True))
             _add_files(person)
         elif _kind(entry) == stat.S_IFLNK:  # a link to another person's file does not leave the class's folder
-            person.add_problem(entry, "is a link: not followed")
+            person.add_problem(entry, say("is a link: not followed"))
         else:
             person.add_file(entry)
         if not person.files and not person.problems:
             if person.home != entry:
                 continue
-            person.problems.append(Problem(show_name(entry.name), "contains no Python file"))
+            person.problems.append(Problem(show_name(entry.name), say("contains no Python file")))
         own = entry.stem if entry.suffix == ".py" else entry.name
         if own not in names:
             shown = show_name(own)
@@ -155,7 +157,7 @@ def _add_files(person: HandedIn) -> None:
         try:
             entries = list(_entries(folder))
         except OSError as error:
-            person.add_problem(folder, f"cannot be read ({error.strerror}): not read")
+            person.add_problem(folder, say("{0}: not read", say("cannot be read ({0})", error.strerror)))
             continue
         if (folder / "pyvenv.cfg").exists():
             continue

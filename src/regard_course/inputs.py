@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from regard_course.translated import say
+
 Array = np.ndarray[Any, np.dtype[Any]]
 PADDING, START, END = 0, 1, 2
 """The special tokens of the exercises on sequences."""
@@ -146,7 +148,7 @@ class TanhCell:
         self.concatenate: Any = np.concatenate
 
     def __str__(self) -> str:
-        return "tanh of the sum of all"  # only the cell of the small cases is shown: its matrix is all ones
+        return say("tanh of the sum of all")  # only the cell of the small cases is shown: its matrix is all ones
 
     def __call__(self, cell_input: Any, state: Any) -> Any:
         """Return the next state (B, D) of an input (B, any width) and a state (B, D)."""

@@ -29,6 +29,7 @@ from regard_course.arrays import (
 from regard_course.inputs import MESSAGES, Array, Case, Specification
 from regard_course.recording import ArrayRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
+from regard_course.translated import say
 from regard_course.weight_matching import (
     CONSTRUCTOR_NAMES,
     CopiedWeights,
@@ -47,8 +48,8 @@ correct outputs."""
 CALLERS = "regard_course.probe_models"
 """Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
 Answer = dict[str, Any]
-Note = tuple[bool, str]
-"""The text of a note, and whether the note alone makes the answer incorrect."""
+Note = tuple[bool | None, str]
+"""The text of a note, and whether the note alone makes the answer incorrect. None: no, but it is always shown."""
 
 
 def collect_answers(
@@ -116,7 +117,7 @@ def answer_case(exercise: Specification, solution: Any, case: Case, library: Lib
     except (MemoryError, EOFError):
         raise
     except NotImplementedError:
-        return {"started": False, "error": "raises NotImplementedError", "lines": []}
+        return {"started": False, "error": say("raises NotImplementedError"), "lines": []}
     except Exception as error:
         if "allocate memory" in str(error):
             raise MemoryError from error
@@ -136,7 +137,7 @@ def _call_solution(
     result = call_function(function, arguments)
     outputs = convert_result(result, len(exercise.outputs))
     notes += [
-        (False, f"{name} is changed in place, so the caller loses its values: use a copy")
+        (None, say(MESSAGES["in_place"], name))
         for name, value in values.items()
         if isinstance(value, np.ndarray)
         and not equal_arrays(convert_result(arguments[name], 1)[0], value.astype(np.float64))
@@ -158,7 +159,10 @@ def _prepare(
         weights = exercise.module_weights(case)
         if weights:
             copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
-            notes += _weight_notes(copied, find_hidden_modules(function))
+            if hidden := find_hidden_modules(function):
+                return function, copied, values, [(True, say(MESSAGES["hidden_modules"], ", ".join(hidden)))]
+            unmatched = (copied.missing, MESSAGES["no_parameter"]), (copied.unused, MESSAGES["no_weight"])
+            notes = [(False, say(words, ", ".join(names))) for names, words in unmatched if names]
     return function, copied, values, notes
 
 
@@ -202,7 +206,7 @@ def _repetition_notes(
     if equal_outputs(case, repeat(), outputs):
         return []
     seed_generators()
-    return [(True, MESSAGES["random" if equal_outputs(case, repeat(), outputs) else "changing"])]
+    return [(True, say(MESSAGES["random" if equal_outputs(case, repeat(), outputs) else "changing"]))]
 
 
 def _call_arguments(exercise: Specification, case: Case) -> dict[str, Any]:
@@ -266,17 +270,6 @@ def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
     return True
 
 
-def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
-    """Return notes on weights without a parameter and parameters without a weight."""
-    if hidden:
-        return [(True, MESSAGES["hidden_modules"].format(names=", ".join(hidden)))]
-    notes = [
-        (copied.missing, "your class has no parameter for {}: is it missing, or does its shape differ?"),
-        (copied.unused, "no weight of this exercise fits these parameters, which keep their initial values: {}"),
-    ]
-    return [(False, words.format(", ".join(names))) for names, words in notes if names]
-
-
 def _gradients(
     exercise: Specification, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
 ) -> dict[str, Any]:
@@ -333,4 +326,5 @@ def learner_lines(error: BaseException, folder: Path) -> list[str]:
         if is_learners[file]:
             lines.append((file, step.tb_lineno, code.co_name))
         step = step.tb_next
-    return [f"line {line}, in {name}: {linecache.getline(file, line).strip()}" for file, line, name in lines]
+    texts = [(line, name, linecache.getline(file, line).strip()) for file, line, name in lines]
+    return [say(MESSAGES["line"], *text) for text in texts]

@@ -49,20 +49,17 @@ def view_inputs(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
     return first + [run.draw(seed=seed) for seed in range(count - len(first))]
 
 
-def library_text() -> str:
-    """Return the sentences of Python's help topics, one paragraph per line, without code and tables."""
-    topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
-    paragraphs = [" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n")]
-    return "".join(f"{part}\n" for part in paragraphs if len(part) > 60 and part[0].isupper() and part[-1] == ".")
-
-
 def run_flags(run: LessonRun, home: Path) -> dict[str, Any]:
     """Return the flags of a run. If it reads Python's help topics, write them to their file in `home` first."""
     if "text" not in run.flags:
         return run.flags
     path = home / Path(run.flags["text"]).relative_to(HOME)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, library_text().encode())
+    topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    paragraphs = [" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n")]
+    # One paragraph per line, without code and tables.
+    sentences = [part for part in paragraphs if len(part) > 60 and part[0].isupper() and part[-1] == "."]
+    write_file(path, "".join(f"{part}\n" for part in sentences).encode())
     return {**run.flags, "text": str(path)}
 
 

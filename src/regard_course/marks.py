@@ -29,9 +29,9 @@ from regard.viz.report_page import Markup, Part, Plot, render_page
 from regard_course.check import NoAnswerError, check_file, choose_exercises
 from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise
-from regard_course.first_step import FIRST
 from regard_course.grading import begin_report
 from regard_course.handed_in import FORMULA, HandedIn, find_people, show_name
+from regard_course.inputs import MESSAGES
 from regard_course.lessons.lesson import HOME, lessons
 from regard_course.pages import read_asset
 from regard_course.progress import PROGRESS, CourseProgress, read_progress
@@ -242,17 +242,16 @@ def _read_table(table: Path, seed: int) -> list[Mark]:
     if tuple(reader.fieldnames or ()) != COLUMNS:
         raise InputError(f"{where} with other columns than {', '.join(COLUMNS)}: choose another name")
     try:
-        rows = [Mark(**_parse_numbers(row)) for row in content]
+        plain: list[dict[str, Any]] = [
+            {name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()}
+            for row in content
+        ]
+        rows = [Mark(**(row | {name: int(row[name]) for name in ("points", "of", "seed")})) for row in plain]
     except (ValueError, TypeError) as error:
         raise InputError(f"{where}, but a row is damaged ({error}): remove the row, or choose another name") from error
     if any(row.seed != seed for row in rows):
         raise InputError(f"{where} with the seed {rows[0].seed}, not {seed}: choose another name, or this --seed")
     return rows
-
-
-def _parse_numbers(row: dict[str, Any]) -> dict[str, Any]:
-    numbers = {name: int(row[name]) for name in ("points", "of", "seed")}
-    return {name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()} | numbers
 
 
 def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
@@ -439,7 +438,7 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
 def _name_mistakes(note: str, known: set[str]) -> list[str]:
     """Return the mistakes that a note names, or the first step that differs. Several explanations of the same
     answers stay together."""
-    if ALTERNATIVES in note or note.startswith(FIRST):
+    if ALTERNATIVES in note or note.startswith(MESSAGES["first"].partition(":")[0]):
         return [note]
     named = [mistake for mistake in known if mistake and mistake in note]
     return [mistake for mistake in named if not any(mistake in other != mistake for other in named)] or [OTHER]

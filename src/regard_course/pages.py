@@ -95,6 +95,7 @@ def read_exercise(name: str, language: str = ENGLISH) -> ExerciseText:
         statement=statement,
         source=chosen.say(exercise.source) if exercise.source else "",
         instruction=chosen.say(exercise.instruction),
+        command=f"{exercise.command}{language_flag(language)}",
         words=(chosen.say("Exercise"), chosen.say("then")),
     )
     return ExerciseText(exercise=translated, hints=parts, state=state)
@@ -124,10 +125,10 @@ def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> st
         start=say(
             "The file <code>{0}</code>, written by <code>regard learn --stubs {1}</code>:",
             file,
-            f"{FOLDER}{language_flag(language)}",
+            f"{FOLDER}{html.escape(language_flag(language))}",
         ),
         stub=html.escape(exercise.stub),
-        file=file,
+        file=f"{file}{html.escape(language_flag(language))}",
         **hinted,
     )
     return make_page(f"{name} · Regard", body, language, script=script)
@@ -150,7 +151,7 @@ def mark_english(state: State, say: Callable[[str], str]) -> str:
 
 
 def language_flag(language: str) -> str:
-    return "" if language == ENGLISH else f" --language {html.escape(shlex.quote(language))}"
+    return "" if language == ENGLISH else f" --language {shlex.quote(language)}"
 
 
 # Lessons as Jupyter notebooks, with cells for the text, the calculation by hand and the run.
@@ -179,7 +180,7 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
     part = {name: re.sub(PAGE_LINK, r"\1", set_home(text, home)) for name, text in lesson.parts.items()}
     before, after = re.split(r"```python\n.*?```", part["By hand"], maxsplit=1, flags=re.DOTALL)
     after = re.sub(r"```text\n.*?```", "", after, flags=re.DOTALL).strip()
-    names, say = exercise_names(lesson), lesson.say
+    say = lesson.say
     note = f"*{say(NOTES[lesson.state])}*\n\n" if lesson.state else ""
     code = _with_language(f'picture("{lesson.name}")', lesson)
     ranges = [
@@ -193,6 +194,11 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
         _code(f"record = run.attend({input})\nrecord"),
         _code("record.view()  # the interactive view: needs the extra notebook"),
     ]
+    exercises = []
+    for exercise in (read_exercise(name, lesson.language).exercise for name in exercise_names(lesson)):
+        stub = exercise.stub.split('"""\n\n\n', 1)[1].rstrip()  # without the heading of its file
+        checked = _with_language(f"regard.check({exercise.name})", lesson)
+        exercises.append(_code(f"# {exercise.title}\n{stub}\n\n# print({checked})"))
     cells = [
         _text(f"# {lesson.number}. {lesson.title}"),
         _code(f"from IPython.display import SVG\n\nfrom regard_course.pictures import picture\n\nSVG({code})"),
@@ -206,7 +212,7 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
         _text(f"## {say('What to see')}\n\n{part['See']}\n\n{results}"),
         *(view if lesson.runs else []),
         _text(f"## {say('Why')}\n\n{part['Why']}\n\n## {say('Exercises')}\n\n{part['Exercises']}"),
-        *(_code(_exercise(name, lesson.language)) for name in names),
+        *exercises,
     ]
     cells = [{**cell, "id": f"{lesson.name}-{number}"} for number, cell in enumerate(cells)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -239,14 +245,7 @@ def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
 
 def _with_language(call: str, lesson: Lesson) -> str:
     """Return the code of a call with the language as its last argument, unless it is English."""
-    return call if lesson.language == ENGLISH else f"{call[:-1]}, {json.dumps(lesson.language)})"
-
-
-def _exercise(name: str, language: str) -> str:
-    """Return the function to write, without the heading of its file, and its check."""
-    exercise = read_exercise(name, language).exercise
-    stub = exercise.stub.split('"""\n\n\n', 1)[1].rstrip()
-    return f"# {exercise.title}\n{stub}\n\n# print(regard.check({name}))"
+    return call if lesson.language == ENGLISH else f"{call[:-1]}, language={json.dumps(lesson.language)})"
 
 
 def _text(source: str) -> dict[str, Any]:
@@ -308,9 +307,9 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
         "In each lesson you predict a result, calculate an example by hand and train or measure a model on this "
         "machine. Then you inspect the model's attention, and compare your run with ten other runs. Each lesson "
         "has exercises: <code>regard learn --stubs exercises{0}</code> writes files to start from, and "
-        "<code>regard check FILE.py</code> finds the mistakes in your solution. Run all commands of these pages "
+        "<code>regard check FILE.py{0}</code> finds the mistakes in your solution. Run all commands of these pages "
         "in the same folder. What you write stays on this machine.",
-        language_flag(language),
+        html.escape(language_flag(language)),
     )
     return make_page(
         say("Regard: a course in attention"),
@@ -323,7 +322,14 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
     """Return the page of a lesson. see: HTML that shows the run, placed after the training command. home: folder
     of runs that the page's commands use."""
-    say, navigation, command = lesson.say, _navigation(lesson), ""
+    say, command, course = lesson.say, "", lessons(lesson.language)
+    links = [f'<a href="index.html">{say("All lessons")}</a>']
+    if lesson.number > 1:
+        previous = course[lesson.number - 2]
+        links.insert(0, f'<a href="{previous.name}.html">← {html.escape(previous.title)}</a>')
+    if lesson.number < len(course):
+        following = course[lesson.number]
+        links.append(f'<a href="{following.name}.html">{html.escape(following.title)} →</a>')
     options = "".join(f'<option value="{verdict}">{say(verdict)}</option>' for verdict in VERDICTS)
     if lesson.runs:
         command = set_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
@@ -334,7 +340,7 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
     body = fill(
         "lesson",
         say,
-        navigation=navigation,
+        navigation=f"<nav>{' '.join(links)}</nav>",
         number=say("Lesson {0}", lesson.number),
         title=html.escape(lesson.title),
         name=lesson.name,
@@ -353,19 +359,6 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
         exercises=exercise_links(part["Exercises"]),
     )
     return make_page(f"{lesson.title} · Regard", body, lesson.language, script=script)
-
-
-def _navigation(lesson: Lesson) -> str:
-    """Return links to the previous lesson, the index and the next lesson."""
-    course = lessons(lesson.language)
-    links = [f'<a href="index.html">{lesson.say("All lessons")}</a>']
-    if lesson.number > 1:
-        previous = course[lesson.number - 2]
-        links.insert(0, f'<a href="{previous.name}.html">← {html.escape(previous.title)}</a>')
-    if lesson.number < len(course):
-        following = course[lesson.number]
-        links.append(f'<a href="{following.name}.html">{html.escape(following.title)} →</a>')
-    return f"<nav>{' '.join(links)}</nav>"
 
 
 def _table(lesson: Lesson) -> str:
@@ -462,7 +455,7 @@ def read_originals() -> dict[str, str]:
 def read_words() -> dict[str, list[str]]:
     words = find_language(WORDS_FROM).words
     pictures = dict.fromkeys(text for name in RUNS for text in picture_texts(name))
-    return {"pages": list(words["pages"]), "scripts": list(words["scripts"]), "pictures": list(pictures)}
+    return {**{part: list(words[part]) for part in ("pages", "scripts", "checker")}, "pictures": list(pictures)}
 
 
 def build_texts(folder: Path) -> dict[Path, bytes]:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from regard_course.inputs import COPY_VOCABULARY, END, PADDING, START, Array, Case, copy_words
+from regard_course.inputs import COPY_VOCABULARY, END, MESSAGES, PADDING, START, Array, Case, copy_words
 from regard_course.time_limit import report_progress
+from regard_course.translated import say
 
 TrainingLoop = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
 WIDTH = 32
@@ -70,7 +71,7 @@ def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Ar
     with _optimizer_steps() as optimizers:
         loop(model, [(tokens[:, 1:-1].clone(), tokens.clone()) for _ in range(RECORDED_BATCHES)])
     if not model.inputs:
-        raise ValueError("the model is never called: call model(source, target) for every batch")
+        raise ValueError(say("the model is never called: call model(source, target) for every batch"))
     decoder_input = model.inputs[0].numpy()
     shape = (*decoder_input.shape, table.shape[-1])
     gradient = model.gradients[0].double().numpy() if model.gradients else np.zeros(shape)
@@ -139,15 +140,14 @@ def score_training(loop: TrainingLoop, batches: int) -> tuple[float, list[str]]:
     if share >= REQUIRED_SHARE:
         return 1.0, []
     if 0 < len(optimizers) < batches:
-        return share, [f"{len(optimizers)} optimizer steps for {batches} batches: take a step for every batch"]
+        return share, [say(MESSAGES["few_steps"], len(optimizers), batches)]
     moved = float((nn.utils.parameters_to_vector(model.parameters()).detach() - start).abs().mean())
     if not 0 < moved < LEAST_MOVE and moved <= MOST_MOVE:
         return share, []
+    names = sorted({type(optimizer).__name__ for optimizer in optimizers})
+    used = say(" with {0}", say(" and ").join(names)) if names else ""
     size = "small" if moved < LEAST_MOVE else "large"
-    names = {type(optimizer).__name__ for optimizer in optimizers}
-    used = f" with {' and '.join(sorted(names))}" if names else ""
-    note = f"the parameters changed by {moved:.2g} on average{used}, and by 0.1 with Adam and a rate of 0.01"
-    return share, [f"{note}: is the learning rate too {size}?"]
+    return share, [say(MESSAGES[f"rate_too_{size}"], f"{moved:.2g}", used)]
 
 
 @torch.no_grad()

@@ -151,7 +151,10 @@ class _Description:
             try:
                 results[row] = bool(function(*row)) if predicate else function(*row)
             except Exception as error:
-                failed.append((self._encode(row, line), _describe_failure(function, row, error)))
+                first = getattr(getattr(function, "__code__", None), "co_firstlineno", 0)
+                words = f"the function fails for ({', '.join(map(repr, row))}): {type(error).__name__}: {error}"
+                place = f"line {first}: " if first else ""
+                failed.append((self._encode(row, line), place + " ".join(words.split())[:200]))
         self._results[part] = results
         table = [(self._encode(row, line), self._encode(value, line)) for row, value in results.items()]
         relation = _find_relation(function, domains, results) if predicate else None
@@ -188,13 +191,6 @@ def _find_relation(function: Any, domains: list[list[Value]], results: Mapping[t
             if function is relation or same:
                 return sign
     return None
-
-
-def _describe_failure(function: Any, row: tuple[Value, ...], error: Exception) -> str:
-    line = getattr(getattr(function, "__code__", None), "co_firstlineno", 0)
-    arguments = ", ".join(map(repr, row))
-    text = " ".join(f"the function fails for ({arguments}): {type(error).__name__}: {error}".split())[:200]
-    return f"line {line}: {text}" if line else text
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from regard.arguments import public
 from regard.errors import escape_controls
 from regard.result import Result
 from regard_course.diagnosis import SmallExample
+from regard_course.translated import LANGUAGE, say, speak
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
 State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported", "note"]
@@ -123,6 +124,8 @@ class CheckReport(Result):
     exercises: list[ExerciseReport]
     prints: str = ""
     """Beginning of the code's output."""
+    language: str = field(default_factory=LANGUAGE.get)
+    """Language of the sentences and of the printed report. States and names of inputs are English."""
 
     @property
     def right(self) -> bool:
@@ -142,10 +145,11 @@ class CheckReport(Result):
 
     def table(self) -> RenderableType:
         parts: list[RenderableType] = []
-        for report in self.exercises:
-            parts += [_show_exercise(report), ""]
-        if self.prints:
-            parts += ["Your code printed:", Padding(_safe_text(self.prints), (0, 0, 0, 2)), ""]
+        with speak(self.language):
+            for report in self.exercises:
+                parts += [_show_exercise(report), ""]
+            if self.prints:
+                parts += [say("Your code printed:"), Padding(_safe_text(self.prints), (0, 0, 0, 2)), ""]
         return Group(*parts[:-1])
 
 
@@ -158,15 +162,24 @@ def _safe_text(text: str, style: str = "") -> Text:
 def _show_exercise(report: ExerciseReport) -> RenderableType:
     name = f" ({report.object})" if report.object and report.object != report.exercise else ""
     head = _safe_text(f"{report.exercise}{name}: ", "bold")
-    head.append(report.state, style=STYLES[report.state])
+    head.append(say(report.state), style=STYLES[report.state])
     if report.trouble:
         head.append(_safe_text(f", {report.trouble}"))
     parts: list[RenderableType] = [head, *(_safe_text(f"    {line}") for line in report.lines)]
     if report.cases:
-        parts.append(_show_cases(report.cases))
-    parts += [Text(f"  Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes]
+        table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+        for _ in range(4):
+            table.add_column(overflow="fold")
+        cases = report.cases
+        if len({(case.verdict, case.words) for case in cases}) == 1 and cases[0].verdict == "failed":
+            cases = [dataclasses.replace(cases[0], name=say("on every input"))]
+        for case in cases:
+            style = "green" if case.verdict == "right" else "" if case.verdict == "not compared" else "red"
+            table.add_row(" ", Text(SIGNS[case.verdict], style=style), say(case.name), _safe_text(case.words))
+        parts.append(table)
+    parts += [Text(f"  {say('Note')}: {note}{'' if note.endswith('?') else '.'}") for note in report.notes]
     if len(report.diagnoses) > 1:
-        parts.append(Text("  Each of these mistakes gives exactly your results:"))
+        parts.append(Text(f"  {say('Each of these mistakes gives exactly your results:')}"))
     parts += [_show_diagnosis(diagnosis) for diagnosis in report.diagnoses]
     if report.ending:
         parts.append(Text(f"  {report.ending}"))
@@ -175,29 +188,17 @@ def _show_exercise(report: ExerciseReport) -> RenderableType:
     return Group(*parts)
 
 
-def _show_cases(cases: list[CaseReport]) -> RenderableType:
-    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
-    for _ in range(4):
-        table.add_column(overflow="fold")
-    if len({(case.verdict, case.words) for case in cases}) == 1 and cases[0].verdict == "failed":
-        cases = [dataclasses.replace(cases[0], name="on every input")]
-    for case in cases:
-        style = "green" if case.verdict == "right" else "" if case.verdict == "not compared" else "red"
-        table.add_row(" ", Text(SIGNS[case.verdict], style=style), case.name, _safe_text(case.words))
-    return table
-
-
 def _show_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     parts: list[RenderableType] = []
     if len(diagnosis.findings) > 1:
-        parts.append(Text("  Two mistakes together:"))
+        parts.append(Text(f"  {say('Two mistakes together:')}"))
     for finding in diagnosis.findings:
         parts.append(Padding(Text(f"→ {finding.did}", style="bold"), (0, 0, 0, 2)))
         lines = [Text(finding.instead), *([Text(finding.paper, style="dim")] if finding.paper else [])]
         if finding.example is not None:
-            lines.append(Text(f"Example: {finding.example.exercise}, {finding.example.inputs}"))
-            lines.append(Text(f"  yours   {finding.example.wrong}"))
-            lines.append(Text(f"  right   {finding.example.right}"))
+            lines.append(Text(f"{say('Example')}: {finding.example.exercise}, {finding.example.inputs}"))
+            lines.append(Text(f"  {say('yours'):<7} {finding.example.wrong}"))
+            lines.append(Text(f"  {say('right'):<7} {finding.example.right}"))
         parts.append(Padding(Group(*lines), (0, 0, 0, 4)))
     return Group(*parts)
 

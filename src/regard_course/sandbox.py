@@ -28,6 +28,7 @@ from regard_course.arrays import decode_outputs, equal_outputs
 from regard_course.exercises.exercise import Exercise
 from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.time_limit import format_limit
+from regard_course.translated import LANGUAGE, say
 from regard_course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, REPLY_RIGHT, REPLY_WRONG, run_in_fork
 
 # Processes that run a learner's code: forks of a server for files, or of this process for objects in memory.
@@ -223,6 +224,7 @@ def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobRe
         "exercises": [exercise.specification for exercise in assignment.exercises],
         "cases": {exercise.name: exercise.cases(assignment.seed) for exercise in assignment.exercises},
         "chosen": assignment.chosen,
+        "language": LANGUAGE.get(),
         "done": [],
     }
     while True:
@@ -270,7 +272,7 @@ class _Events:
                 else:
                     self._add(event)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
-            self.result.failures[NO_EXERCISE] = MESSAGES["changed_answers"], []
+            self.result.failures[NO_EXERCISE] = say(MESSAGES["changed_answers"]), []
             self.current = None
         return bool(data)
 
@@ -348,7 +350,7 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
             if len(result.prints) < MAX_OUTPUT:
                 result.prints += output.decode("utf-8", "replace")
             if printed > MAX_OUTPUT:
-                return f"prints without end: more than {MAX_OUTPUT >> 20} MB"
+                return say("prints without end: more than {0} MB", MAX_OUTPUT >> 20)
             if not output:
                 streams.remove(reading)
         if readable:
@@ -356,9 +358,9 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
         status = process.poll()
         if status is not None:
             if status >= 0:
-                return str(MESSAGES["broke_checker" if status == CHECKER_FAILED else "exited"])
+                return say(MESSAGES["broke_checker" if status == CHECKER_FAILED else "exited"])
             signals = MESSAGES["signals"].items()
             known = {getattr(signal, name): words for name, words in signals if hasattr(signal, name)}
-            return str(known.get(-status, f"was ended by signal {-status}"))
+            return say(known[-status]) if -status in known else say("was ended by signal {0}", -status)
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
-            return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
+            return say(MESSAGES["blocked"], format_limit(seconds))

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from regard_course.translated import say
+
 TOTAL = 5
 """The limit holds for the time since the last progress. The whole time may be this many times as long."""
 WALL = 4
@@ -35,7 +37,7 @@ def format_limit(seconds: float) -> str:
     >>> format_limit(20.0)
     '20 seconds'
     """
-    return "1 second" if seconds == 1 else f"{seconds:g} seconds"
+    return say("1 second") if seconds == 1 else say("{0} seconds", f"{seconds:g}")
 
 
 def measure_slowness() -> float:
@@ -88,9 +90,10 @@ def start_timer(seconds: float, alive: Callable[[], None] = lambda: None) -> Non
             return
         stop_timer()
         stands = any(since[index] >= limits[index] for index in (0, 1))
-        words = "is there an endless loop?" if stands else "its steps go on, so do less work"
-        slow = f" (times {slowness:.1f} on this slow machine)" if slowness >= 1.5 else ""
-        raise StopError(f"did not end within {format_limit(seconds if stands else TOTAL * seconds)}{slow}: {words}")
+        words = say("is there an endless loop?") if stands else say("its steps go on, so do less work")
+        slow = say(" (times {0} on this slow machine)", f"{slowness:.1f}") if slowness >= 1.5 else ""
+        shown = format_limit(seconds if stands else TOTAL * seconds)
+        raise StopError(say("did not end within {0}{1}: {2}", shown, slow, words))
 
     _state.update(active=True, progress=begin)
     _signal(signal.SIGPROF, stop)

@@ -1,6 +1,7 @@
 """Translations of the course: a folder of texts, compared with the English originals.
 
-    words.json             texts of the pages, of their scripts and of the pictures: English text -> translation
+    words.json             texts of the pages, of their scripts, of the pictures and of the checker: English text ->
+                           translation
     challenges.md          the end of the index
     lessons/NAME.md        a lesson
     exercises/NAME.md      the title, statement, hints and solution of an exercise
@@ -13,6 +14,9 @@ import functools
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -163,3 +167,23 @@ def find_language(name: str = ENGLISH) -> Language:
                 f" not {' '.join(found) or 'none'}"
             )
     return Language(name=name, folder=folder, words=words)
+
+
+# The language of the checker's sentences, which are made in many places, some of them in the learner's process.
+
+LANGUAGE = ContextVar("LANGUAGE", default=ENGLISH)
+
+
+@contextmanager
+def speak(language: str) -> Iterator[None]:
+    """Use a language for all sentences of the checker. Raises `InputError` if it is unknown."""
+    token = LANGUAGE.set(find_language(language).name)
+    try:
+        yield
+    finally:
+        LANGUAGE.reset(token)
+
+
+def say(text: str, *values: object) -> str:
+    """Return a sentence of the checker in the language of `speak`."""
+    return find_language(LANGUAGE.get()).say(text, *values)

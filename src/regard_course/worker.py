@@ -22,9 +22,11 @@ from regard.errors import InputError
 from regard.plugins import plugin_imports
 from regard_course.arrays import encode_outputs
 from regard_course.candidates import COURSE, CallMonitor, Candidates, find_candidates
+from regard_course.inputs import MESSAGES
 from regard_course.learner_calls import collect_answers, learner_lines, one_line, record_answer
 from regard_course.program_tables import describe_program, record_lines
 from regard_course.time_limit import StopError, start_timer, stop_timer
+from regard_course.translated import say, speak
 
 MEMORY = 3 << 30
 """Memory in bytes that the code may allocate, in addition to the initial memory of the process."""
@@ -69,26 +71,18 @@ def restrict_process(memory: int, home: str) -> None:
 
     def refuse(event: str, arguments: Any) -> None:
         if event in PROCESS_EVENTS:
-            raise StopError(
-                f"starts a process ({event}): remove this call, because the checker runs your code in one process"
-            )
+            raise StopError(say(MESSAGES["starts_process"], event))
         if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
-            raise StopError(f"sends a signal to another process ({event}): remove that call")
+            raise StopError(say("sends a signal to another process ({0}): remove that call", event))
         path = _fsdecode(arguments[0]) if event == "open" and isinstance(arguments[0], str | bytes) else ""
         target = _realpath(path) if path else ""
         if home and _abspath(path).startswith(home) and not target.startswith(home):
-            raise StopError(
-                f"reads a link that leaves the person's folder ({_basename(path)}): hand in the file itself"
-            )
+            raise StopError(say(MESSAGES["leaves_folder"], _basename(path)))
         if target.startswith(SOLUTION_FOLDERS) or (event == "import" and arguments[0].startswith(SOLUTION_MODULES)):
-            raise StopError(
-                "reads the solutions of the course: remove this import, or the call of regard.check in your file"
-            )
+            raise StopError(say(MESSAGES["reads_solutions"]))
 
     def refuse_spawning(*arguments: Any) -> NoReturn:
-        raise StopError(
-            "starts a process (multiprocessing): remove this call, because the checker runs your code in one process"
-        )
+        raise StopError(say(MESSAGES["starts_process"], "multiprocessing"))
 
     sys.addaudithook(refuse)
     with contextlib.suppress(ImportError):
@@ -169,7 +163,7 @@ def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], s
         nonlocal printed
         printed += len(text)
         if printed > MAX_PRINTED:
-            raise StopError(f"prints without end: more than {MAX_PRINTED:,} characters")
+            raise StopError(say("prints without end: more than {0} characters", f"{MAX_PRINTED:,}"))
         return write(text)
 
     sys.stdout.write = write_some  # type: ignore[method-assign]
@@ -198,22 +192,22 @@ def _describe(error: BaseException, folder: str) -> dict[str, Any]:
 def explain_error(error: BaseException) -> str:
     """Return a short reason why the code was stopped. The sentence continues the name of the file or function."""
     if isinstance(error, KeyboardInterrupt):
-        return "raises KeyboardInterrupt: remove that"
+        return say("raises KeyboardInterrupt: remove that")
     if isinstance(error, StopError):
         return str(error)
     if isinstance(error, SystemExit):
-        return "calls sys.exit: remove it, or move it under `if __name__ == '__main__':`"
+        return say("calls sys.exit: remove it, or move it under `if __name__ == '__main__':`")
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        return f"needs more than {MEMORY >> 30} GB of memory"
+        return say("needs more than {0} GB of memory", MEMORY >> 30)
     if isinstance(error, EOFError):
-        return "reads standard input, for example with input(): write the values into the code"
+        return say("reads standard input, for example with input(): write the values into the code")
     if isinstance(error, SyntaxError):
         if error.lineno is None:  # for null bytes
-            return f"is not a Python file: {error.msg}"
-        return f"has a syntax error: {error.msg} (line {error.lineno})"
+            return say("is not a Python file: {0}", error.msg)
+        return say("has a syntax error: {0} (line {1})", error.msg, error.lineno)
     if isinstance(error, ModuleNotFoundError):
-        return f"cannot be imported: {error}: install it, or remove the import"
-    return f"cannot be run: {one_line(error)}"
+        return say("cannot be imported: {0}: install it, or remove the import", error)
+    return say("cannot be run: {0}", one_line(error))
 
 
 def event_channel(descriptor: int) -> tuple[Send, Ask]:
@@ -255,12 +249,13 @@ def run_in_fork(
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # a fork does not have the threads of its parent
         faulthandler.enable(crashes)
-        restrict_process(job["memory"], job.get("home", ""))
         send, ask = event_channel(answers)
-        if job.get("program"):
-            run_program(job, load, send)
-        else:
-            run_job(job, load, send, ask)
+        with speak(job["language"]):
+            restrict_process(job["memory"], job.get("home", ""))
+            if job.get("program"):
+                run_program(job, load, send)
+            else:
+                run_job(job, load, send, ask)
     finally:  # end this process, even if the code left threads running or closed its output
         failed = sys.exc_info()[0] is not None
         with contextlib.suppress(BaseException):

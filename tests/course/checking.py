@@ -3,6 +3,7 @@
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,16 @@ from regard_course.grading import grade
 from regard_course.learner_calls import collect_answers, record_answer
 from regard_course.report import ExerciseReport
 
+SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 LEARNERS = Path(__file__).parent / "learners"
+Command = Callable[..., tuple[int, str, str]]
+
+
+def write(folder: Path, text: str) -> Path:
+    """Write a learner's file."""
+    path = folder / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def execute(source: str) -> dict[str, Any]:

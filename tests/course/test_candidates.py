@@ -1,6 +1,5 @@
 """The objects of a learner's file count as answers, imports or helpers."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from regard.attention.multihead import MultiHeadAttention
 from regard_course.candidates import COURSE, REGARD, find_candidates
 from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.mistakes.solution import Solution
-from tests.course.checking import execute
+from tests.course.checking import SCORE, Command, execute, write
 
-SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 SOFTMAX = """
 def softmax(x, {more}):
     e = np.exp(x - x.max(-1, keepdims=True))
@@ -129,21 +127,15 @@ class MultiHeadAttention(nn.Module):
     ],
     ids=["option", "helper", "at run time", "both wrong", "alone", "class", "import", "softmax"],
 )  # fmt: skip
-def test_helpers_and_imports_do_not_affect_the_result(
-    text: str, states: dict[str, str], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(text, encoding="utf-8")
-    report = regard.check(path)
+def test_helpers_and_imports_do_not_affect_the_result(text: str, states: dict[str, str], tmp_path: Path) -> None:
+    report = regard.check(write(tmp_path, text))
     assert {exercise.exercise: exercise.state for exercise in report.exercises} == states
     assert report.right == ("wrong" not in states.values())
     assert all("\n" not in exercise.trouble for exercise in report.exercises)
 
 
-def test_a_file_that_only_imports_is_not_right(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("from regard.attention.multihead import MultiHeadAttention\n", encoding="utf-8")
-    status, out, _ = command("check", path)
+def test_a_file_that_only_imports_is_not_right(tmp_path: Path, command: Command) -> None:
+    status, out, _ = command("check", write(tmp_path, "from regard.attention.multihead import MultiHeadAttention\n"))
     assert status == 1
     assert "MultiHeadAttention is imported from regard.attention.multihead: write your own" in " ".join(out.split())
 
@@ -152,13 +144,9 @@ SOLUTION = "regard_course.mistakes.solution.Solution.attention"
 
 
 def test_library_work_is_noted(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "import torch.nn.functional as F\ndef attention(q, k, v, mask=None):\n"
-        "    return F.scaled_dot_product_attention(q, k, v, mask), mask\n",
-        encoding="utf-8",
-    )
-    (report,) = regard.check(path).exercises
+    text = "import torch.nn.functional as F\ndef attention(q, k, v, mask=None):\n"
+    text += "    return F.scaled_dot_product_attention(q, k, v, mask), mask\n"
+    (report,) = regard.check(write(tmp_path, text)).exercises
     assert "scaled_dot_product_attention does the work of attention, not your own code" in report.notes
 
 
@@ -172,8 +160,7 @@ def test_the_solution_in_an_object_is_noted() -> None:
 
 @pytest.mark.slow
 def test_softmax_and_matmul_of_a_library_are_allowed(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("import torch\n" + HEADS, encoding="utf-8")
+    path = write(tmp_path, "import torch\n" + HEADS)
     assert all(not exercise.notes for exercise in regard.check(path).exercises)
 
 
@@ -196,9 +183,7 @@ def test_a_library_object_is_not_an_answer() -> None:
 )
 def test_only_what_the_learner_calls_is_noted(tmp_path: Path, code: str, noted: str) -> None:
     (tmp_path / "attention_tools.py").write_text("class BeamSearch:\n    pass\n", encoding="utf-8")
-    path = tmp_path / "mine.py"
-    path.write_text(f"import numpy as np\ndef score(q, k):\n    {code}\n", encoding="utf-8")
-    (report,) = regard.check(path).exercises
+    (report,) = regard.check(write(tmp_path, f"import numpy as np\ndef score(q, k):\n    {code}\n")).exercises
     assert [note.startswith(noted) for note in report.notes] == ([True] if noted else []), report
 
 

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,26 +16,17 @@ import regard
 from regard.errors import InputError
 from regard_course.check import check_file
 from regard_course.exercises.course import EXERCISES
-from tests.course.checking import LEARNERS, check_source
-
-RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
-Command = Callable[..., tuple[int, str, str]]
-
-
-def write(folder: Path, text: str) -> Path:
-    path = folder / "mine.py"
-    path.write_text(text, encoding="utf-8")
-    return path
+from tests.course.checking import LEARNERS, SCORE, Command, check_source, write
 
 
 def test_a_right_file_passes(tmp_path: Path, command: Command) -> None:
-    status, out, err = command("check", write(tmp_path, "import numpy as np\n" + RIGHT))
+    status, out, err = command("check", write(tmp_path, "import numpy as np\n" + SCORE))
     assert status == 0, err
     assert "score: right" in out and "✗" not in out
 
 
 def test_the_mistake_of_a_wrong_file_is_reported(tmp_path: Path, command: Command) -> None:
-    path = write(tmp_path, "import numpy as np\n" + RIGHT.replace(" / q.shape[-1] ** 0.5", ""))
+    path = write(tmp_path, "import numpy as np\n" + SCORE.replace(" / q.shape[-1] ** 0.5", ""))
     status, out, _ = command("check", path, "--json", tmp_path / "report.json")
     assert status == 1
     assert "The scores are not divided by √d_k." in out
@@ -48,7 +38,7 @@ def test_the_mistake_of_a_wrong_file_is_reported(tmp_path: Path, command: Comman
 
 
 def test_several_files_and_a_folder_are_checked(tmp_path: Path, command: Command) -> None:
-    for name, text in (("a", RIGHT), ("b", RIGHT.replace("** 0.5", "** 1")), ("utils", "x = 1\n")):
+    for name, text in (("a", SCORE), ("b", SCORE.replace("** 0.5", "** 1")), ("utils", "x = 1\n")):
         (tmp_path / f"{name}.py").write_text("import numpy as np\n" + text, encoding="utf-8")
     status, out, err = command("check", tmp_path)
     assert status == 1 and "utils.py contains no answer" in err
@@ -65,7 +55,7 @@ def test_several_files_and_a_folder_are_checked(tmp_path: Path, command: Command
 
 
 def test_another_seed_draws_other_inputs(tmp_path: Path) -> None:
-    path = write(tmp_path, "import numpy as np\n" + RIGHT.replace(" / q.shape[-1] ** 0.5", ""))
+    path = write(tmp_path, "import numpy as np\n" + SCORE.replace(" / q.shape[-1] ** 0.5", ""))
     first, second, again = (regard.check(path, seed=seed).exercises[0] for seed in (0, 3, 3))
     assert [case.name for case in first.cases] == [case.name for case in second.cases]
     assert [case.words for case in first.cases[:-1]] != [case.words for case in second.cases[:-1]]
@@ -158,7 +148,7 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path: Path, text: str, wor
     ],
 )  # fmt: skip
 def test_a_file_that_crashes_while_loading_is_one_line(tmp_path: Path, command: Command, text: str, words: str) -> None:
-    status, out, err = command("check", write(tmp_path, f"{text}\n{RIGHT}"))
+    status, out, err = command("check", write(tmp_path, f"{text}\n{SCORE}"))
     assert status == 1 and err == "", err
     first = out.splitlines()[0]
     assert first.startswith("mine.py: stopped, ") and words in first, out
@@ -166,7 +156,7 @@ def test_a_file_that_crashes_while_loading_is_one_line(tmp_path: Path, command: 
 
 def test_a_file_that_writes_to_the_checker_is_one_line(tmp_path: Path) -> None:
     text = "import os\nfor n in range(3, 30):\n    try: os.write(n, b'{}\\n')\n    except OSError: pass\n"
-    report = str(check_file(write(tmp_path, text + RIGHT), seconds=0.25))  # the file blocks until its time limit
+    report = str(check_file(write(tmp_path, text + SCORE), seconds=0.25))  # the file blocks until its time limit
     first = report.splitlines()[0]
     assert first.startswith("mine.py: stopped, ") and "that contains its answers" in first, report
 
@@ -180,10 +170,10 @@ def test_a_file_that_changes_python_is_still_checked(tmp_path: Path, command: Co
         "class A:\n    def __del__(self): 1 / 0\n"
         "A(); os.chdir('/'); os.remove(__file__); sys.stdout.close(); os.close(1); os.close(2)\n"
     )
-    status, out, err = command("check", write(tmp_path, text + RIGHT))
+    status, out, err = command("check", write(tmp_path, text + SCORE))
     assert status == 0 and "score: right" in out and err == "", out
     text = "import numpy as np\nnp.isfinite = None\n"
-    status, out, _ = command("check", write(tmp_path, text + RIGHT))
+    status, out, _ = command("check", write(tmp_path, text + SCORE))
     assert status == 1 and "Note: your file replaces numpy.isfinite, also for the checker and all libraries." in out
 
 
@@ -199,11 +189,11 @@ def test_an_error_shows_only_the_learners_lines(tmp_path: Path) -> None:
 
 
 def test_output_is_shown_and_truncated(tmp_path: Path) -> None:
-    text = "import numpy as np\nprint('hello')\nprint('x' * 5000)\n" + RIGHT
+    text = "import numpy as np\nprint('hello')\nprint('x' * 5000)\n" + SCORE
     report = regard.check(write(tmp_path, text))
     assert report.right and report.prints.startswith("hello\nxxx") and "characters in total)" in report.prints
     assert len(report.prints) < 1_100
-    often = RIGHT.replace("\n    ", "\n    print('again')\n    print('and again')\n    ", 1)
+    often = SCORE.replace("\n    ", "\n    print('again')\n    print('and again')\n    ", 1)
     prints = regard.check(write(tmp_path, often)).prints
     assert prints.count("again") == 10 and " lines, " in prints
 
@@ -264,6 +254,7 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
         ((tmp_path / "none.py", path), "does not exist"),
         ((path, "--table", tmp_path / "t.csv"), "is not a folder"),
         ((tmp_path, "--table", tmp_path / "t.csv", "--json", "-"), "leave out --json"),
+        ((tmp_path, "--page", tmp_path / "p.html", "--language", "de"), "--page writes English: leave out --language"),
         ((tmp_path, "--table", tmp_path / "t.csv"), "defines a name of an exercise"),
         ((path, "--json", path), "is also"),
         ((path,), "contains no answer to an exercise: it defines something, other; use one of the names score"),
@@ -275,7 +266,7 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
 
 
 def test_a_file_needs_no_name_if_the_exercise_is_given(tmp_path: Path) -> None:
-    report = regard.check(write(tmp_path, "import numpy\n" + RIGHT.replace("score", "s")), "score")
+    report = regard.check(write(tmp_path, "import numpy\n" + SCORE.replace("score", "s")), "score")
     assert report.right and report.exercises[0].object == "s"
 
 
@@ -321,7 +312,7 @@ def test_missing_and_wrong_gradients_are_reported(old: str, new: str, words: str
 
 
 def test_checking_numpy_does_not_load_pytorch(tmp_path: Path) -> None:
-    path = write(tmp_path, "import numpy as np\n" + RIGHT)
+    path = write(tmp_path, "import numpy as np\n" + SCORE)
     code = f"import sys, regard; assert regard.check({str(path)!r}).right; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

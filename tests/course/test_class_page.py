@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import pytest
 from regard_course.exercises.course import find_exercise
 from regard_course.marks import OTHER, UNREADABLE, Mark, Marks, render_class
 from regard_course.progress import PROGRESS
+from tests.course.checking import Command
 from tests.course.test_marks import RIGHT, WRONG, write
 from tests.viz.test_report_page import begins_with_picture
 
-Command = Callable[..., tuple[int, str, str]]
 UNDIVIDED = "The scores are not divided by √d_k."
 
 

@@ -13,6 +13,8 @@ from regard_course.arrays import convert_argument, equal_arrays
 from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.inputs import MESSAGES
 from regard_course.mistakes.known import LARGE_HIDDEN
+from regard_course.sandbox import Assignment, run_object
+from regard_course.worker import explain_error
 from tests.course.checking import check_source, mistake_names
 
 MAXIMUM = """
@@ -187,9 +189,7 @@ def test_advice_on_training_is_true(
     assert "running means" not in str(report.notes)
 
 
-def test_the_number_of_words_with_memory_is_no_lack_of_memory(tmp_path: object) -> None:
-    from regard_course.worker import explain_error
-
+def test_the_number_of_words_with_memory_is_no_lack_of_memory() -> None:
     assert "memory" not in explain_error(NameError("name 'memory' is not defined")).replace("'memory'", "")
     assert explain_error(MemoryError()).startswith("needs more than")
 
@@ -204,9 +204,6 @@ def slow_score(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
 
 def run(monkeypatch: pytest.MonkeyPatch, function: object, *, slowness: float, total: float) -> str:
     """Return the reason why a function is stopped, with a limit of a quarter of a second for each input."""
-    from regard_course.mistakes.solution import Solution  # noqa: F401
-    from regard_course.sandbox import Assignment, run_object
-
     monkeypatch.setattr(time_limit, "measure_slowness", lambda: slowness)
     monkeypatch.setattr(time_limit, "TOTAL", total)
     exercise = find_exercise("score")

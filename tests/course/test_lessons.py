@@ -7,7 +7,7 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from regard_course.lessons.lesson import ROWS, Lesson, Range, find_lesson, lesso
 from regard_course.mistakes.solution import Solution
 from regard_course.pages import build_notebooks, exercise_names, index_page, lesson_notebook, lesson_page
 from regard_course.pictures import picture, picture_texts
+from tests.course.checking import Command
 
 EVERY_LESSON = pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.name)
 
@@ -136,7 +137,7 @@ def test_commands_contain_the_folder_of_runs(lesson: Lesson, folder: str) -> Non
         ), words
 
 
-def test_commands_of_a_page_work_when_copied(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_commands_of_a_page_work_when_copied(tmp_path: Path, command: Command) -> None:
     page = lesson_page(find_lesson("counting"), see="", home=tmp_path / "my runs")
     training, testing, *_ = find_commands(page)
     assert command(*training[1:], "--steps", "2")[0] == 0
@@ -153,9 +154,7 @@ def test_a_notebook_is_valid(lesson: Lesson) -> None:
             compile(cell["source"], "cell", "exec")
 
 
-def test_notebooks_and_stubs_never_overwrite_files(
-    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_notebooks_and_stubs_never_overwrite_files(tmp_path: Path, command: Command) -> None:
     folder = tmp_path / "notebooks"
     status, out, err = command("learn", "--notebooks", folder, "--stubs", tmp_path / "stubs")
     assert status == 0 and f"Wrote {len(EXERCISES)} stubs" in out and f"Wrote {len(lessons())} notebooks" in out, err

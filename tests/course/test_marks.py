@@ -5,7 +5,6 @@ import functools
 import json
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,10 +14,10 @@ from regard.errors import InputError
 from regard_course.check import check_file
 from regard_course.handed_in import show_name
 from regard_course.marks import FILES, mark_folder
+from tests.course.checking import Command
 
 RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 WRONG = RIGHT.replace(" / q.shape[-1] ** 0.5", "")
-Command = Callable[..., tuple[int, str, str]]
 
 
 def write(folder: Path, **files: str) -> Path:

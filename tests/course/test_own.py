@@ -1,12 +1,12 @@
 """Exercises from a file outside the package."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import regard
 from regard.errors import InputError
+from tests.course.checking import Command
 
 OWN = '''
 import numpy as np
@@ -40,7 +40,6 @@ def moving_average(values, width):
     return torch.stack([values[:, max(0, t - width + 1) : t + 1].mean(1) for t in range(values.shape[1])], 1)
 """
 WINDOW = "max(0, t - width + 1) : t + 1"
-Command = Callable[..., tuple[int, str, str]]
 
 
 def write(folder: Path, own: str = OWN, mine: str = MINE) -> tuple[Path, Path]:

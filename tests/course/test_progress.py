@@ -1,7 +1,6 @@
 """What a learner has done counts for the index, whether checked on a page or in a terminal."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from starlette.testclient import TestClient
 from regard.errors import InputError
 from regard_course.course_app import make_course_app
 from regard_course.progress import PROGRESS, begin_progress, read_progress, record_verdict
+from tests.course.checking import Command
 from tests.course.test_marks import RIGHT, WRONG
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 def write(path: Path, text: str) -> Path:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from tests.course.checking import write
 
 SPY = """
 import gc, sys
@@ -35,9 +36,7 @@ def score(query, key):
 
 @pytest.mark.parametrize("imports", ["", "import torch\n"], ids=["numpy", "torch"])
 def test_frames_objects_and_modules_contain_no_solution(tmp_path: Path, imports: str) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(imports + SPY, encoding="utf-8")
-    report = regard.check(path)
+    report = regard.check(write(tmp_path, imports + SPY))
     assert report.right, report
 
 
@@ -53,22 +52,11 @@ READS = "reads the solutions of the course: remove this import"
         "import regard_course, pathlib\n"
         "pathlib.Path(regard_course.__file__).with_name('mistakes').joinpath('solution.py').read_text()",
         "import regard\ndef attention(q, k, v, mask=None): ...\nregard.check(attention)",
+        "def score(q, k):\n    try:\n        from regard_course.mistakes.solution import Solution\n"
+        "    except Exception:\n        pass\n    return Solution().score(q, k)",
     ],
-    ids=["import", "exercises", "importlib", "file", "check"],
+    ids=["import", "exercises", "importlib", "file", "check", "answer"],
 )
 def test_a_file_that_reads_the_solutions_is_stopped(tmp_path: Path, code: str) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(code + "\n", encoding="utf-8")
-    report = regard.check(path)
-    assert not report.right and READS in report.exercises[0].trouble, report
-
-
-def test_an_answer_that_reads_the_solutions_is_stopped(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "def score(q, k):\n    try:\n        from regard_course.mistakes.solution import Solution\n"
-        "    except Exception:\n        pass\n    return Solution().score(q, k)\n",
-        encoding="utf-8",
-    )
-    (report,) = regard.check(path).exercises
-    assert report.state == "stopped" and READS in report.trouble
+    report = regard.check(write(tmp_path, code + "\n"))
+    assert report.exercises[0].state == "stopped" and READS in report.exercises[0].trouble, report

@@ -4,15 +4,18 @@ import ast
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import regard
 from regard.errors import InputError
 from regard_course.exercises.course import EXERCISES
+from regard_course.handed_in import KINDS
+from regard_course.inputs import MESSAGES
 from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, find_lesson, lessons
+from regard_course.mistakes.known import TEXTS
 from regard_course.pages import (
     NOTES,
     build_texts,
@@ -26,18 +29,14 @@ from regard_course.pages import (
 )
 from regard_course.pictures import picture_texts
 from regard_course.progress import VERDICTS
+from regard_course.report import State
 from regard_course.translated import find_language, make_digest
+from tests.course.checking import Command, write
 
-ROOT = Path(regard.__file__).parents[1]
+COURSE = Path(regard.__file__).parents[1] / "regard_course"
 GERMAN = find_language("de")
-PAGES = (
-    "regard_course/pages.py",
-    "regard_course/lessons/lesson.py",
-    "regard_course/cli/learn.py",
-    "regard_course/course_app.py",
-)
-SCRIPTS = ("regard_course/notes.js", "regard_course/learn.js", "regard_course/course-commands.js")
-Command = Callable[..., tuple[int, str, str]]
+ENGLISH_WORDS = r"\b(the|is|are|of|should|not|with|your|yours|right|wrong|and|which|line|shape|first|input)\b"
+SCRIPTS = ("notes.js", "learn.js", "course-commands.js")
 
 
 @pytest.mark.parametrize("name", read_originals())
@@ -60,24 +59,55 @@ def test_german_is_complete() -> None:
 
 
 def test_german_has_all_texts_of_the_code() -> None:
-    pages, scripts = GERMAN.words["pages"], GERMAN.words["scripts"]
-    for file in PAGES:
-        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+    known, scripts = {text for part in GERMAN.words.values() for text in part}, GERMAN.words["scripts"]
+    texts = {*PARTS, *NOTES.values(), *VERDICTS, *get_args(State), *KINDS.values(), "This exercise's stub"}
+    for path in COURSE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and re.search(r"\bsay$", ast.unparse(node.func)):
-                assert not isinstance(node.args[0], ast.Constant) or node.args[0].value in pages, file
-    for path in (ROOT / "regard_course" / "html").iterdir():
-        assert set(re.findall(r"\[\[(.+?)\]\]", path.read_text(encoding="utf-8"))) <= set(pages), path
-    assert {*PARTS, *NOTES.values(), *VERDICTS} <= set(pages)
+                texts |= {node.args[0].value} if isinstance(node.args[0], ast.Constant) else set()
+    for path in (COURSE / "html").iterdir():
+        texts |= set(re.findall(r"\[\[(.+?)\]\]", path.read_text(encoding="utf-8")))
     assert set(VERDICTS) <= set(scripts)
     for file in SCRIPTS:
-        found = re.findall(r'say\(\s*"([^"]+)"', (ROOT / file).read_text(encoding="utf-8"))
+        found = re.findall(r'say\(\s*"([^"]+)"', (COURSE / file).read_text(encoding="utf-8"))
         assert found and set(found) <= set(scripts), file
     for lesson in lessons("de"):
         if not lesson.state:
-            assert set(picture_texts(lesson.name)) <= set(GERMAN.words["pictures"])
-            assert {run.name for run in lesson.runs} <= set(pages)
-            assert {FIGURES[name] for ranges in lesson.ranges.values() for name in ranges} <= set(pages)
-    assert {exercise.source for exercise in EXERCISES if exercise.source} <= set(pages)
+            texts |= {*picture_texts(lesson.name), *(run.name for run in lesson.runs)}
+            texts |= {FIGURES[name] for ranges in lesson.ranges.values() for name in ranges}
+    for table in (MESSAGES, MESSAGES["signals"], TEXTS["papers"], TEXTS["places"]):
+        texts |= {text for text in table.values() if isinstance(text, str)}
+    for row in (*TEXTS["quantities"].values(), *TEXTS["mistakes"].values()):
+        texts |= {row[key] for key in ("before", "name", "did", "instead") if key in row} | {*row.get("parts", ())}
+    for exercise in EXERCISES:
+        texts |= {exercise.source, exercise.instruction, *exercise.outputs} - {""}
+        texts |= {text for case in exercise.cases(0) for text in (case.name, *case.outputs)}
+    assert texts - known == set()
+    assert set(GERMAN.words["checker"]) <= texts  # no translation of a text that is gone
+    assert not [text for text in texts if GERMAN.say(text) == text and re.search(ENGLISH_WORDS, text)]
+
+
+def test_a_report_is_german(tmp_path: Path, command: Command) -> None:
+    answers = (
+        "import numpy as np\nnp.seterr(all='ignore')\n"
+        "def score(query, key): return query @ key.swapaxes(1, 2) / query.shape[-1] ** (1 / 3)\n"
+        "def rms_norm(states, gain): return states / np.sqrt((states**2).sum(-1, keepdims=True) + 1e-5) * gain\n"
+        "def cached_causal_mask(queries, keys): return np.ones(3)\n"
+        "def swiglu(states, w_gate, w_up, w_down): return undefined\n"
+        "def auroc(doubts, faulty): exit()\n"
+        "def learn_merges(tokens, count, first): raise NotImplementedError\n"
+    )
+    path = write(tmp_path, answers)
+    status, out, err = command("check", path, "--language", "de")
+    assert status == 1 and not re.search(ENGLISH_WORDS, re.sub(r"'.*?'|NameError.*|Zeile.*", "", out + err)), out
+    assert "  ✗ Primzahlen als Größen" in out and "Die erste Größe, die abweicht: die skalierten Scores" in out
+    assert "angehalten, ruft sys.exit auf" in out and "learn_merges: nicht begonnen" in out
+    reports = (regard.check(path, "rms_norm", language=language).json() for language in ("de", "en"))
+    mine, original = (report["exercises"][0] for report in reports)
+    names, english = ([case["name"] for case in report["cases"]] for report in (mine, original))
+    assert mine["state"] == "wrong" and names == english
+    finding, known = (part["diagnoses"][0]["findings"][0] for part in (mine, original))
+    assert finding["name"] == known["name"] and finding["did"] == GERMAN.say(known["did"]) != known["did"]
 
 
 def test_pages_and_notebooks_are_german() -> None:
@@ -87,11 +117,15 @@ def test_pages_and_notebooks_are_german() -> None:
     assert lesson_page(find_lesson("counting"), see="").count("<pre>") == page.count("<pre>")
     assert "üblich: 10 Seeds ergaben" in lesson.describe_figures({"exact_match": 0.9994})[0]
     cells = [cell["source"] for cell in lesson_notebook(lesson)["cells"]]
-    assert 'picture("counting", "de")' in cells[1] and cells[2].startswith("## Vorhersage")
+    assert 'picture("counting", language="de")' in cells[1] and cells[2].startswith("## Vorhersage")
     assert "Übung 1" in exercise_page("score", "de")
     assert "learn --stubs exercises --language de" in index_page("de")
     exercise = read_exercise("score", "de").exercise
-    assert exercise.stub.startswith('"""Übung: der Score einer Query') and "dann: regard check" in exercise.stub
+    assert (
+        exercise.stub.startswith('"""Übung: der Score einer Query')
+        and "dann: regard check THIS_FILE.py --language de" in exercise.stub
+    )
+    assert "03_attention.py --language de</code>" in exercise_page("attention", "de")
 
 
 @pytest.fixture
@@ -121,7 +155,7 @@ def test_an_untranslated_text_is_english_and_says_so(folder: Path, command: Comm
 def test_the_command_reports_gaps_in_the_language(folder: Path, command: Command) -> None:
     assert command("learn", "--language", "de", "--gaps")[1] == "The translation de is complete.\n"
     for name in ("lessons/tokens.md", "exercises/score.md", "words.json"):
-        shutil.copy(ROOT / "regard_course" / "translations" / "de" / name, folder / name)
+        shutil.copy(COURSE / "translations" / "de" / name, folder / name)
     err = command("learn", "--language", folder, "--stubs", folder / "stubs")[2]
     assert (
         err.startswith(f"regard: {len(list_gaps(str(folder)))} Texte fehlen oder sind älter") and err.count("\n") == 1
@@ -215,9 +249,10 @@ def test_words_keep_their_placeholders(folder: Path) -> None:
 
 
 def test_an_unknown_language_names_the_choices(command: Command) -> None:
-    status, _, err = command("learn", "--language", "xx", "--stubs", "stubs")
-    assert status == 2 and err.startswith("regard: language 'xx' is unknown: choose en, de, or a folder")
-    assert "--texts" in err
+    for words in (("learn", "--stubs", "stubs"), ("check", "mine.py")):
+        status, _, err = command(*words, "--language", "xx")
+        assert status == 2 and err.startswith("regard: language 'xx' is unknown: choose en, de, or a folder")
+        assert "--texts" in err and err.count("\n") == 1
 
 
 def test_texts_to_translate_have_digests(tmp_path: Path, command: Command) -> None:

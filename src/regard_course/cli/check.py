@@ -16,6 +16,7 @@ from regard_course.marks import find_progress, mark_folder, render_class
 from regard_course.progress import PROGRESS, record_checks
 from regard_course.report import CheckReport, ExerciseReport, State, render_junit
 from regard_course.sandbox import Assignment, ForkServer
+from regard_course.translated import ENGLISH, say, speak
 
 PROG = "regard check"
 DESCRIPTION = (
@@ -46,6 +47,8 @@ class CheckFlags:
     """Directory of the course. If it exists, its index shows the result, as it does for a check on a page."""
     seed: int = 0
     """Seed of the inputs. Another seed draws other inputs of the same kinds."""
+    language: str = ENGLISH
+    """Language of the report: en, de, or the folder of a translation."""
     table: Path | None = None
     """Check a folder of people's answers, and write their points to this CSV file. Rows that the file contains
     already are kept."""
@@ -77,9 +80,15 @@ def run_check(argv: list[str]) -> None:
         )
     if flags.seed < 0:
         raise InputError(f"--seed {flags.seed} must not be negative: choose 0, 1, 2, ...")
-    if flags.table is not None or flags.page is not None:
-        _mark_class(words, exercise, flags)
-        return
+    with speak(flags.language):
+        if flags.table is not None or flags.page is not None:
+            _mark_class(words, exercise, flags)
+        elif not _check_files(words, exercise, flags):
+            sys.exit(1)
+
+
+def _check_files(words: list[str], exercise: str | None, flags: CheckFlags) -> bool:
+    """Check the files, print and write the reports, and return whether all answers are correct."""
     assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
     files, remarks = _find_files(words)
     for output in (flags.json, flags.junit):
@@ -87,11 +96,19 @@ def run_check(argv: list[str]) -> None:
             check_writable(output)
             refuse_input(output, [*files, flags.exercises])
     reports = _check(files, assignment, flags, remarks)
-    _write(reports, flags)
+    content = [report.json() for report in reports]
+    single = content[0] if len(content) == 1 else content  # a list for several files
+    if str(flags.json) == STANDARD_OUTPUT:
+        raw_output().write(json.dumps(single, ensure_ascii=False, allow_nan=False) + "\n")
+    elif flags.json is not None:
+        write_json(flags.json, single, allow_nan=False)
+    if str(flags.junit) == STANDARD_OUTPUT:
+        raw_output().write(render_junit(reports).decode() + "\n")
+    elif flags.junit is not None:
+        write_file(flags.junit, render_junit(reports))
     if flags.exercises is None and record_checks(flags.savepath, reports):
-        print_message(f"recorded in {flags.savepath / PROGRESS}, for the pages of `regard learn`")
-    if not all(report.right for report in reports):
-        sys.exit(1)
+        print_message(say("recorded in {0}, for the pages of `regard learn`", flags.savepath / PROGRESS))
+    return all(report.right for report in reports)
 
 
 def _find_files(words: list[str]) -> tuple[dict[Path, Path | None], list[CheckReport]]:
@@ -138,25 +155,11 @@ def _check(
             if len(paths) > 1:
                 sys.stdout.write("\n")
     if not reports:
-        raise InputError(f"none of the {len(paths)} files contains an answer to an exercise")
+        raise InputError(say("none of the {0} files contains an answer to an exercise", len(paths)))
     if not silent:
         for remark in remarks:
             print_table(remark.table(), WIDTH)
     return reports + remarks
-
-
-def _write(reports: list[CheckReport], flags: CheckFlags) -> None:
-    """Write the reports as JSON (a list for several files) and as JUnit XML."""
-    content = [report.json() for report in reports]
-    single = content[0] if len(content) == 1 else content
-    if str(flags.json) == STANDARD_OUTPUT:
-        raw_output().write(json.dumps(single, ensure_ascii=False, allow_nan=False) + "\n")
-    elif flags.json is not None:
-        write_json(flags.json, single, allow_nan=False)
-    if str(flags.junit) == STANDARD_OUTPUT:
-        raw_output().write(render_junit(reports).decode() + "\n")
-    elif flags.junit is not None:
-        write_file(flags.junit, render_junit(reports))
 
 
 def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> None:
@@ -164,6 +167,8 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
     flag = "--table" if flags.table is not None else "--page"
     if len(words) != 1:
         raise InputError(f"{flag} needs one folder, not {len(words)} files: move the answers into one folder")
+    if flags.language != ENGLISH:
+        raise InputError(f"{flag} writes English: leave out --language {flags.language}")
     if flags.json is not None or flags.junit is not None:
         raise InputError(f"{flag} writes its own file: leave out --json and --junit, or check the folder without it")
     folder = Path(words[0])

@@ -58,7 +58,10 @@ def run_write(argv: list[str]) -> None:
     if wants_help(argv) or not argv:
         if argv:
             parse(WriteFlags(), ["--help"], prog=USAGE, description=DESCRIPTION)
-        _list_puzzles()
+        width = max(map(len, PUZZLES))
+        for puzzle in PUZZLES.values():
+            sys.stdout.write(f"{puzzle.number:2}  {puzzle.name:{width}}  {puzzle.title}\n")
+        sys.stdout.write(f"\n{PROG} first    writes first.py, the file to start from\n")
         return
     if argv[0].startswith("-"):
         raise InputError(f"the first word must be a puzzle, a file or a folder, as in {PROG} previous.py")
@@ -75,13 +78,6 @@ def run_write(argv: list[str]) -> None:
         choose_exercises(None)  # raises an error on a system that cannot limit processes
         with ForkServer() as server:
             _run_file(Path(word), flags, server)
-
-
-def _list_puzzles() -> None:
-    width = max(map(len, PUZZLES))
-    for puzzle in PUZZLES.values():
-        sys.stdout.write(f"{puzzle.number:2}  {puzzle.name:{width}}  {puzzle.title}\n")
-    sys.stdout.write(f"\n{PROG} first    writes first.py, the file to start from\n")
 
 
 def _run_file(path: Path, flags: WriteFlags, server: ForkServer) -> None:

@@ -117,18 +117,16 @@ def find_puzzle(name: str) -> Puzzle:
     return PUZZLES[name]
 
 
-def _letter_at(text: str, place: int) -> str | None:
-    return text[place] if 0 <= place < len(text) else None
-
-
-def _open_brackets(text: str, step: int) -> list[int]:
-    """Return the number of open brackets after each step so far."""
-    return list(accumulate(1 if sign == "(" else -1 for sign in text[: step + 1]))
+FUNCTIONS: dict[str, Callable[..., object]] = {
+    "at": lambda text, place: text[place] if 0 <= place < len(text) else None,
+    # the number of open brackets after each step so far
+    "heights": lambda text, step: list(accumulate(1 if sign == "(" else -1 for sign in text[: step + 1])),
+}
 
 
 def each_step(code: str) -> Callable[[str], list[Value]]:
     """Return the function that answers each step of a text by an expression of `puzzles.toml`."""
-    answer = eval(f"lambda text, step: {code}", {"at": _letter_at, "heights": _open_brackets})  # data of this package
+    answer = eval(f"lambda text, step: {code}", FUNCTIONS)  # data of this package
     return lambda text: [answer(text, step) for step in range(len(text))]
 
 
