@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.cli.parsing import check_needed, first_word, read_command, take_flag, take_flags, wants_help
-from regard.cli.terminal import EXPLORER, print_message, print_table, resumable, say_saved
+from regard.cli.terminal import EXPLORER, print_message, print_table, resumable, save_files, say_saved
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
-from regard.io import check_writable, is_folder, read_text, write_json
+from regard.io import check_writable, is_folder, read_text
 from regard.sweep.backends import Backend, Local, Ray, Slurm
 from regard.sweep.comparison import COMPARISONS, compare
 from regard.tasks.all_tasks import TASKS
@@ -162,11 +162,7 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
     first, second = (look(folder, trust_code=flags.trust_code) for folder in folders)
     comparison = first.compare_with(second, texts)
     print_table(comparison.table(), WIDEST)
-    if flags.json is not None:
-        write_json(flags.json, comparison.json())
-        say_saved(flags.json)
-    if flags.html is not None:
-        say_saved(comparison.to_html(flags.html))
+    save_files(comparison.json(), flags.json, flags.html, comparison.to_html)
 
 
 def _split(text: str) -> tuple[str, list[str]]:

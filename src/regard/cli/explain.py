@@ -2,12 +2,13 @@
 
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_width, resumable, say_saved
+from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_width, resumable, save_files, say_saved
 from regard.errors import InputError, check_range
 from regard.interpret.circuits import PAIRS, THRESHOLD as EFFECT, CircuitScores, Loss, faithfulness, find_circuit
 from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD
@@ -114,13 +115,9 @@ def run_examine(argv: list[str]) -> None:
     if len(names) > 1 or flags.all:
         sys.stdout.write("\n")
         print_paragraphs(result.sentences, width)
-    if flags.json is not None:
-        write_json(flags.json, result.json())
-        saved.append(flags.json)
-    if flags.html is not None:
-        saved.append(result.to_html(flags.html, **links))
     sys.stdout.write("\n")
     say_saved(*saved)
+    save_files(result.json(), flags.json, flags.html, partial(result.to_html, **links))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,8 +212,4 @@ def run_timeline(argv: list[str]) -> None:
         print_table(table, width)
     sys.stdout.write("\n")
     print_paragraphs(result.notes, width)
-    if flags.json is not None:
-        write_json(flags.json, result.json())
-        say_saved(flags.json)
-    if flags.html is not None:
-        say_saved(result.to_html(flags.html))
+    save_files(result.json(), flags.json, flags.html, result.to_html)

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -136,6 +136,17 @@ def print_paragraphs(texts: Iterable[str], width: int) -> None:
 
 def say_saved(*paths: Path) -> None:
     sys.stdout.write("".join(f"Saved {path}\n" for path in paths))
+
+
+def save_files(content: Any, json: Path | None, html: Path | None, write_page: Callable[[Path], Path]) -> None:
+    """Write a result as JSON and as a page to the files that are given, and print their names."""
+    if json is not None:
+        from regard.io import write_json  # not needed by `regard --help`
+
+        write_json(json, content)
+        say_saved(json)
+    if html is not None:
+        say_saved(write_page(html))
 
 
 def save_and_print(attention: "AttentionMap", path: Path) -> None:

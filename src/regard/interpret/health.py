@@ -425,19 +425,12 @@ class TrainingWatch(WatchRecord):
     """The measures of a model during a training; see `watch`."""
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        every: int,
-        out: str | Path | None,
-        probe: Any = None,
-        resume: bool = False,
-        tensorboard: bool = False,
+        self, model: Any, every: int, folder: Path | None, probe: Any, resume: bool, tensorboard: bool
     ) -> None:
         super().__init__()
         self.given, _ = resolve_module(model)
         self._called = self.given
-        self.every, self.folder, self.resume = every, None if out is None else Path(out), resume
+        self.every, self.folder, self.resume = every, folder, resume
         self.meter: HealthMeter | None = None
         self.probe = None if probe is None else _make_probe(probe)
         self.step = 0
@@ -714,7 +707,7 @@ def watch(
         if out is None:
             raise InputError("tensorboard needs out, the folder to write to")
         import_library("tensorboard.summary.writer.event_file_writer", "tensorboard=True", "track")
-    return TrainingWatch(model, every=every, out=out, probe=probe, resume=resume, tensorboard=tensorboard)
+    return TrainingWatch(model, every, None if out is None else Path(out), probe, resume, tensorboard)
 
 
 @public

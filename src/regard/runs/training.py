@@ -27,16 +27,7 @@ from regard.tasks.batch import BatchContext
 from regard.training import trainer
 from regard.training.building import start
 from regard.training.checkpoint import Checkpoint, TrainingState, copy_tensors, remove_older_states, trained_parameters
-from regard.training.config import (
-    Options,
-    Origin,
-    RunConfig,
-    Schedule,
-    TrainingConfig,
-    changed_config,
-    checked,
-    make_config,
-)
+from regard.training.config import Options, Origin, RunConfig, Schedule, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
 from regard.training.run_folder import (
     RunFolder,
@@ -189,7 +180,7 @@ def train(
         first_step = state.step
         threads = limit_threads(state.model) if built.draws else nullcontext()
         display = _metrics_display(config, folder, first_step, context, show=show)
-        with display as on_metrics, threads, use_choices(measured), _watch(state, settings, folder, context) as tick:
+        with display as on_metrics, threads, use_choices(measured), _watch(state, config, folder, context) as tick:
             drops = config.model.dropout > 0
             learner = Learner(state, settings, batches, folder, context=context, drops=drops, tick=tick)
             learner.train(on_metrics, validate=validate, first=config.first_step)
@@ -274,9 +265,10 @@ WATCHED = 8  # rows of the first batch on which `watch` measures the attention
 
 @contextmanager
 def _watch(
-    state: TrainingState, settings: TrainingConfig, folder: RunFolder, context: DistributedContext
+    state: TrainingState, config: RunConfig, folder: RunFolder, context: DistributedContext
 ) -> Iterator[Tick | None]:
-    """Yield a function that measures the attention every `settings.watch` steps; None without `watch`."""
+    """Yield a function that measures the attention every `watch` steps; None without `watch`."""
+    settings = config.training
     if not settings.watch:
         yield None
         return
@@ -286,7 +278,7 @@ def _watch(
 
     watching: TrainingWatch | None = None
 
-    def tick(batch: Any, step: int, loss: float | None = None) -> None:
+    def tick(batch: Any, step: int, loss: float | None) -> None:
         nonlocal watching
         if watching is None:
             rows = batch.to(context.device)
@@ -294,14 +286,8 @@ def _watch(
             parts: Any = (rows.source, rows.source_mask, rows.target_in) if pair else (rows.inputs, rows.mask)
             probe = tuple(part if part is None else part[:WATCHED] for part in parts)
             out = folder.path / "watch"
-            begun = watch(
-                state.model,
-                every=settings.watch,
-                out=out,
-                probe=probe,
-                resume=is_file(out / FILE),
-                tensorboard=settings.tensorboard,
-            )
+            options: dict[str, Any] = {"out": out, "every": settings.watch, "tensorboard": settings.tensorboard}
+            begun = watch(state.model, probe=probe, resume=is_file(out / FILE), **options)
             watching = stack.enter_context(begun)
         with torch.compiler.set_stance("force_eager") if settings.compile else nullcontext():
             watching.tick(step)

@@ -113,11 +113,8 @@ class Validate(Protocol):
         """Return the metrics of a model."""
 
 
-class Tick(Protocol):
-    """What follows each training step, and comes before the first one."""
-
-    def __call__(self, batch: Batch | PairBatch | TokenBatch, step: int, loss: float | None = None) -> None:
-        """Receive a batch of the step, the number of steps so far, and their last loss."""
+Tick = Callable[[Batch | PairBatch | TokenBatch, int, float | None], None]
+"""What runs before the first step and after each step: receives a batch, the number of steps, and their last loss."""
 
 
 class Learner:
@@ -211,7 +208,7 @@ class Learner:
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
         tokens = sum(part.tokens for part in parts)
         if self.tick is not None and not self.tokens:
-            self.tick(parts[0], state.step)
+            self.tick(parts[0], state.step, None)
         self.tokens += tokens
         state.optimizer.zero_grad()
         shares = [self.context.share(part) for part in parts]

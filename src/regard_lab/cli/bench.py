@@ -1,11 +1,12 @@
 """`regard bench`: how often explanation methods are right on models whose answer is known."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from regard.cli.parsing import read_command
-from regard.cli.terminal import print_table, resumable, say_saved
-from regard.io import check_writable, write_json
+from regard.cli.terminal import print_table, resumable, save_files
+from regard.io import check_writable
 from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
 from regard_lab.bench.page import write_bench_page
 
@@ -45,8 +46,4 @@ def run_bench(argv: list[str]) -> None:
             flags.methods, models=flags.models, seeds=flags.seeds, quick=flags.quick, savepath=flags.savepath
         )
     print_table(result.table(), WIDEST)
-    if flags.json is not None:
-        write_json(flags.json, result.json())
-        say_saved(flags.json)
-    if flags.html is not None:
-        say_saved(write_bench_page(result, flags.html))
+    save_files(result.json(), flags.json, flags.html, partial(write_bench_page, result))

@@ -1,15 +1,16 @@
 """`regard card MECHANISM`: evidence about an attention mechanism, beside softmax."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Group
 
 from regard.cli.compare import MachineFlags, make_backend
 from regard.cli.parsing import read_command
-from regard.cli.terminal import print_table, resumable, say_saved
+from regard.cli.terminal import print_table, resumable, save_files
 from regard.errors import InputError
-from regard.io import check_writable, write_json
+from regard.io import check_writable
 from regard_lab.cards.card import (
     MECHANISMS,
     SAVEPATH,
@@ -60,8 +61,5 @@ def run_card(argv: list[str]) -> None:
         )
     tables = Group(overview_table(cards), "", claim_table(cards)) if flags.all else card_tables(cards[0])
     print_table(tables, WIDEST)
-    if flags.json is not None:
-        write_json(flags.json, [card_json(card) for card in cards] if flags.all else card_json(cards[0]))
-        say_saved(flags.json)
-    if flags.html is not None:
-        say_saved(write_page(cards, flags.html))
+    content = [card_json(card) for card in cards] if flags.all else card_json(cards[0])
+    save_files(content, flags.json, flags.html, partial(write_page, cards))
