@@ -1,5 +1,6 @@
 """Detection of connections to other machines: an audit hook for Python, strace for whole commands."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -33,7 +34,9 @@ class Guard:
 
     def __init__(self) -> None:
         self.reached: list[str] = []
-        self.own = {socket.gethostname(), *_own_addresses()}
+        self.own = {socket.gethostname()}
+        with contextlib.suppress(OSError):
+            self.own |= {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
 
     def install(self) -> "Guard":
         """Install the hook for the lifetime of the process."""
@@ -53,13 +56,6 @@ class Guard:
         if not LOCAL.fullmatch(text) and text not in self.own:
             self.reached.append(f"{event} {text}")
             raise OutsideError(f"{event} {text}: tests reach for no other machine")
-
-
-def _own_addresses() -> set[str]:
-    try:
-        return {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
-    except OSError:
-        return set()
 
 
 @cache

@@ -47,16 +47,13 @@ def wheel(built: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def _sources() -> set[str]:
-    # Without compiled modules, and without the source maps of the bundled scripts, which are for contributors.
-    found = (path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix not in (".pyc", ".map"))
-    return {path.relative_to(ROOT / "src").as_posix() for path in found}
-
-
 def test_wheel_contains_only_the_package(wheel: dict[str, bytes]) -> None:
     info = f"regard-{regard.__version__}.dist-info/"
     inside = {name for name in wheel if not name.startswith(info)}
-    assert inside == {name for name in _sources() if "/" in name}
+    # Without compiled modules, and without the source maps of the bundled scripts, which are for contributors.
+    found = (path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix not in (".pyc", ".map"))
+    sources = {path.relative_to(ROOT / "src").as_posix() for path in found}
+    assert inside == {name for name in sources if "/" in name}
     endings = {".py", ".pyi", ".typed", ".js", ".css", ".html"} | {".md", ".json", ".mplstyle", ".svg", ".toml", ".ts"}
     assert {PurePath(name).suffix for name in inside} == endings
     assert wheel[f"{info}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()

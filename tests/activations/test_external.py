@@ -22,13 +22,10 @@ def ids(seed: int = 0, steps: int = 7) -> Tensor:
     return torch.randint(2, SYMBOLS, (2, steps), generator=torch.Generator().manual_seed(seed))
 
 
-def pixels() -> Tensor:
-    return torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-
-
 def make(name: str) -> tuple[nn.Module, dict[str, Any], str]:
     """Return a model of transformers, its inputs, and the end of the names of its output projections."""
     transformers = pytest.importorskip("transformers", reason="needs the extra peers")
+    pixels = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     text, symbols = {"input_ids": ids()}, {"vocab_size": SYMBOLS}
     pair = {"input_ids": ids(), "decoder_input_ids": ids(1, 5)}
     bart = {"d_model": WIDTH, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20}
@@ -47,7 +44,7 @@ def make(name: str) -> tuple[nn.Module, dict[str, Any], str]:
             ".o",
         ),
         "bart": ("Bart", {**bart, **symbols}, pair, "out_proj"),
-        "vit": ("ViT", {**SIZES, "image_size": 16, "patch_size": 8}, {"pixel_values": pixels()}, "o_proj"),
+        "vit": ("ViT", {**SIZES, "image_size": 16, "patch_size": 8}, {"pixel_values": pixels}, "o_proj"),
     }
     kind, options, inputs, projection = classes[name]
     torch.manual_seed(0)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import regard
 
@@ -39,21 +38,6 @@ def llama() -> tuple[str, torch.nn.Module]:
     return "meta-llama/Llama-3.2-1B", transformers.LlamaForCausalLM(config)
 
 
-def run_in_lens(name: str, model: torch.nn.Module, ids: Tensor) -> Any:
-    """Return the cache of TransformerLens' bridge, which runs the module itself and needs a tokenizer."""
-    bridge = pytest.importorskip("transformer_lens.model_bridge")
-    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
-    words = tokenizers.models.WordLevel({f"word{index}": index for index in range(50)}, unk_token="word0")
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizers.Tokenizer(words), eos_token="word1", pad_token="word2"
-    )
-    tokenizer.init_kwargs |= {"name_or_path": "none", "add_bos_token": True}
-    bridged = bridge.TransformerBridge.boot_transformers(
-        name, hf_model=model, tokenizer=tokenizer, device="cpu", dtype=torch.float64
-    )
-    return bridged.run_with_cache(ids)[1]
-
-
 @pytest.mark.parametrize("make", [gpt2, llama])
 def test_activations_equal_those_of_transformer_lens(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformer_lens")
@@ -64,8 +48,19 @@ def test_activations_equal_those_of_transformer_lens(make: Any, monkeypatch: pyt
     with torch.no_grad(), regard.record(model, "*") as ours:
         model(ids)
     assert not ours.left_out
+    # TransformerLens' bridge runs the module itself and needs a tokenizer.
+    bridge = pytest.importorskip("transformer_lens.model_bridge")
+    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    words = tokenizers.models.WordLevel({f"word{index}": index for index in range(50)}, unk_token="word0")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer(words), eos_token="word1", pad_token="word2"
+    )
+    tokenizer.init_kwargs |= {"name_or_path": "none", "add_bos_token": True}
     with torch.no_grad():
-        theirs = run_in_lens(name, model, ids)
+        bridged = bridge.TransformerBridge.boot_transformers(
+            name, hf_model=model, tokenizer=tokenizer, device="cpu", dtype=torch.float64
+        )
+        theirs = bridged.run_with_cache(ids)[1]
     rotary = make is llama
     close: dict[str, Any] = {"atol": 1e-12, "rtol": 1e-12}
     future = torch.ones(7, 7, dtype=torch.bool).triu(1)

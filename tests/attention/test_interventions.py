@@ -24,11 +24,6 @@ def layer() -> MultiHeadAttention:
 
 
 @pytest.fixture
-def states(generator: torch.Generator) -> Tensor:
-    return torch.randn(2, 5, 12, generator=generator)
-
-
-@pytest.fixture
 def mask() -> Tensor:
     return torch.tensor([[True] * 5, [True, True, True, False, False]]).unsqueeze(1)
 

@@ -21,11 +21,6 @@ def model() -> nn.ModuleDict:
     return nn.ModuleDict({"cross": MultiHeadAttention(12, 3)})
 
 
-@pytest.fixture
-def states(generator: torch.Generator) -> Tensor:
-    return torch.randn(2, 5, 12, generator=generator)
-
-
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
 def test_records_show_changed_weights_in_whatever_order_they_nest(
     model: nn.ModuleDict, states: Tensor, order: tuple[int, ...]

@@ -156,23 +156,18 @@ def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
-def _paths() -> list[tuple[str, list[str]]]:
-    """Return every flag with a path value, and the command line before the flag."""
+def test_an_empty_path_is_refused_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
     from tests.faults.lines import forms
 
-    found = {}
+    monkeypatch.chdir(tmp_path)
+    found = {}  # every flag with a path value, and the words between the command and the flag
     for form in forms(["models/none"]):
         for flag in form.flags:
             if flag.hint is Path or Path in getattr(flag.hint, "__args__", ()):
                 found[(form.command, flag.name)] = list(form.words)
-    return [(name, [command, *words]) for (command, name), words in found.items()]
-
-
-def test_an_empty_path_is_refused_and_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    paths = _paths()
+    paths = [(name, [verb, *words]) for (verb, name), words in found.items()]
     assert {"stubs", "site", "notebooks", "json", "savepath"} <= {name for name, _ in paths} and len(paths) > 30
     for name, words in paths:
         vary = ["--vary", "lr=0.1,0.2"] if words[0] == "compare" else []

@@ -124,13 +124,6 @@ def test_ranks_of_small_values_are_not_tied() -> None:
     assert correlation(equal, np.array([[1.0, 1.0, 3.0, 2.0]])) == pytest.approx(1)
 
 
-def rendered(renderable: Any) -> str:
-    console = Console(width=110)
-    with console.capture() as captured:
-        console.print(renderable)
-    return captured.get()
-
-
 def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
     """Equal weights have no ranks, and therefore no correlation, no interval and no sentence."""
     even, measure = np.full((1, STEPS, INPUTS), 1 / INPUTS), np.ones((STEPS, INPUTS))
@@ -140,7 +133,10 @@ def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
     [head] = result.heads
     assert head.ranking is None and head.relevance is None
     assert head.sentence() == ("cross, head 0: switching it off changes the loss by +0.200 (interval unknown).")
-    assert rendered(result.details()).count("not measured") == 2 and result.json()["heads"][0]["ranking"] is None
+    console = Console(width=110)
+    with console.capture() as captured:
+        console.print(result.details())
+    assert captured.get().count("not measured") == 2 and result.json()["heads"][0]["ranking"] is None
 
 
 def test_a_report_of_many_heads_is_short() -> None:

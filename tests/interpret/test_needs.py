@@ -22,18 +22,14 @@ from regard.interpret.needs import Change, Needs, Resampling, decide, find_needs
 from regard_lab.bench.known_models import compiled_model, trap_model
 
 
-def _judged(name: str, kind: str) -> tuple[Needs, bool]:
+@pytest.mark.parametrize(("name", "kind"), [("reverse", "compiled"), ("sink", "trap")])
+def test_needed_heads_of_a_known_circuit(name: str, kind: str) -> None:
     known = (trap_model if kind == "trap" else compiled_model)(name, 0)
     inputs = known.subject.unseen(500, 0, purpose="sentences")
     needs = find_needs(known.subject, inputs, head_importance(known.subject, samples=50).added)
     assert known.circuit is not None
-    return needs, all(claim.right for claim in judge(needs, true_verdicts(known.circuit)))
-
-
-@pytest.mark.parametrize(("name", "kind"), [("reverse", "compiled"), ("sink", "trap")])
-def test_needed_heads_of_a_known_circuit(name: str, kind: str) -> None:
-    needs, right = _judged(name, kind)
-    assert right and {"needed", "not needed"} <= set(needs.verdicts.values())
+    assert all(claim.right for claim in judge(needs, true_verdicts(known.circuit)))
+    assert {"needed", "not needed"} <= set(needs.verdicts.values())
     assert not needs.sets
     assert any("not needed" in sentence for sentence in needs.sentences())
 

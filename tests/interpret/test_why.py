@@ -207,12 +207,6 @@ def node_of(source: Contribution) -> str:
     return f"{source.name}.{source.head}" if source.kind == "head" else source.name
 
 
-def additional_step(family: str, layer: str, keys: int) -> int:
-    """Return the step that a head of a compiled model reads if no comparison is true."""
-    reads_source = family == "encoder-decoder" and (layer.startswith("encoder") or layer.endswith("cross"))
-    return keys - 1 if reads_source else 0
-
-
 def test_planted_sources_are_the_largest() -> None:
     hits = total = 0
     for name, program in PROGRAMS.items():
@@ -223,9 +217,12 @@ def test_planted_sources_are_the_largest() -> None:
         linear = LinearPass(compiled.model, find_components(compiled.model), forward)
         for (layer, head), planted in compiled.circuit.sources.items():
             call = linear.call(layer)
+            # The step that a head of a compiled model reads if no comparison is true
+            reads_source = program.family == "encoder-decoder" and layer.startswith("encoder") | layer.endswith("cross")
+            additional_step = call.weights.shape[-1] - 1 if reads_source else 0
             for query in range(call.weights.shape[1]):
                 key = int(call.weights[head, query].argmax())
-                if key == additional_step(program.family, layer, call.weights.shape[-1]):
+                if key == additional_step:
                     continue
                 assert call.weights[head, query, key] > 0.1
                 vectors = (

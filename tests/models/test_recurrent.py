@@ -24,18 +24,7 @@ from regard.models.recurrent import (
     reversed_steps,
 )
 from tests.attention.reference import score_of
-
-
-def twin(encoder: RecurrentEncoder, cell: Cell, layers: int, bidirectional: bool) -> nn.LSTM | nn.GRU:
-    """Return PyTorch's layer with the same parameters."""
-    peer = CELLS[cell](3, 5 if bidirectional else 10, layers, batch_first=True, bidirectional=bidirectional).double()
-    sides = {"": encoder.forwards, **({"_reverse": encoder.backwards} if bidirectional else {})}
-    for layer in range(layers):
-        for suffix, side in sides.items():
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-                own = side[layer].get_parameter(f"{name}_l0")
-                peer.get_parameter(f"{name}_l{layer}{suffix}").data.copy_(own.data)
-    return peer
+from tests.models.test_base import RECURRENT
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -47,7 +36,14 @@ def test_equals_a_packed_layer(cell: Cell, layers: int, bidirectional: bool) -> 
     inputs = torch.randn(4, 7, 3, dtype=torch.float64)
     states, last = encoder(inputs, length_mask(lengths, 7))
     packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-    output, final = twin(encoder, cell, layers, bidirectional)(packed)
+    peer = CELLS[cell](3, 5 if bidirectional else 10, layers, batch_first=True, bidirectional=bidirectional).double()
+    sides = {"": encoder.forwards, **({"_reverse": encoder.backwards} if bidirectional else {})}
+    for layer in range(layers):
+        for suffix, side in sides.items():
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                own = side[layer].get_parameter(f"{name}_l0")
+                peer.get_parameter(f"{name}_l{layer}{suffix}").data.copy_(own.data)
+    output, final = peer(packed)
     expected, _ = pad_packed_sequence(output, batch_first=True)
     torch.testing.assert_close(states, expected, atol=1e-12, rtol=0)
     final = final[0] if cell == "lstm" else final
@@ -163,12 +159,7 @@ def test_without_attention_equals_its_equations(cell: str) -> None:
 
 
 VARIANTS: list[dict[str, Any]] = [
-    {"score": "none"},
-    {"score": "general"},
-    {"score": "dot", "query": "previous"},
-    {"score": "additive", "context": "cell"},
-    {"score": "concat", "context": "both", "cell": "gru"},
-    {"score": "scaled_dot", "input_feeding": True},
+    *RECURRENT,
     {"score": "additive", "context": "cell", "enc_hidden": 10, "score_width": 7},
     {"score": "concat", "context": "both", "enc_hidden": 5, "bidirectional": False, "start": "zero"},
 ]

@@ -276,20 +276,6 @@ class StoppedError(Exception):
     """Interrupts a training run."""
 
 
-def write_text_and_links(folder: Path) -> dict[str, Any]:
-    """Write texts and links, and return the flags that name them."""
-    folder.mkdir()
-    for name, lines in (
-        ("train.a", [source for source, _ in PAIRS]),
-        ("train.b", [target for _, target in PAIRS]),
-        ("valid.a", [source for source, _ in PAIRS[:9]]),
-        ("valid.b", [target for _, target in PAIRS[:9]]),
-        ("links", ["0-0 1-1 2-2"] * len(PAIRS)),
-    ):
-        (folder / name).write_text("".join(f"{line}\n" for line in lines))
-    return places(folder)
-
-
 def places(folder: Path) -> dict[str, Any]:
     return {
         "train": (folder / "train.a", folder / "train.b"),
@@ -302,7 +288,16 @@ def places(folder: Path) -> dict[str, Any]:
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interrupted training run and a complete training run."""
     root = tmp_path_factory.mktemp("begun")
-    text = write_text_and_links(root / "text")
+    (root / "text").mkdir()
+    for name, lines in (
+        ("train.a", [source for source, _ in PAIRS]),
+        ("train.b", [target for _, target in PAIRS]),
+        ("valid.a", [source for source, _ in PAIRS[:9]]),
+        ("valid.b", [target for _, target in PAIRS[:9]]),
+        ("links", ["0-0 1-1 2-2"] * len(PAIRS)),
+    ):
+        (root / "text" / name).write_text("".join(f"{line}\n" for line in lines))
+    text = places(root / "text")
     regard.train("translation", **text, **FLAGS, savepath=root / "whole")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(LostError):
         lose_at(3, patch)

@@ -293,17 +293,9 @@ def test_running_model_does_not_delay_the_end(trained: regard.AnswerRun) -> None
         assert (process.returncode, err) == (143, "") and time.monotonic() - began < 2
 
 
-def test_memory_is_bounded(trained: regard.AnswerRun) -> None:
-    _check_memory(trained.folder, 1000)
-
-
-@pytest.mark.slow
-def test_memory_is_bounded_over_ten_thousand_requests(trained: regard.AnswerRun) -> None:
-    _check_memory(trained.folder, 10_000)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def _check_memory(folder: Path, count: int) -> None:
+@pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_memory_is_bounded(trained: regard.AnswerRun, count: int) -> None:
     """Send `count` valid and invalid requests, and compare the memory after a tenth of the requests with the
     memory at the end.
     """
@@ -317,7 +309,7 @@ def _check_memory(folder: Path, count: int) -> None:
         request("GET", "/none"),
         request("GET", "/", host="evil.example"),
     ]
-    with showing(folder) as (process, address):
+    with showing(trained.folder) as (process, address):
         for index in range(count):
             if index == max(count // 10, 200):
                 before = memory(process)
