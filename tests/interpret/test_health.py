@@ -4,13 +4,14 @@ import contextlib
 import copy
 import gc
 import html
+import importlib
 import math
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -417,18 +418,14 @@ def test_a_warning_is_given_once_and_stands_in_the_file_and_on_the_page(tmp_path
 
 def test_measures_go_to_tensorboard_and_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    sent: list[Any] = []
-    wandb = SimpleNamespace(run=SimpleNamespace(log=lambda numbers, commit: sent.append((numbers, commit))))
+    wandb, model = mock.Mock(), SmallGPT()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    model = SmallGPT()
     watch = run_steps(model, torch.optim.SGD(model.parameters(), 0.1), 4, out=tmp_path, tensorboard=True)
     scalars = events.EventAccumulator(str(tmp_path)).Reload().Scalars("entropy/layer.1/head 2")
     rows = [row for row in watch.rows if (row["layer"], row["head"]) == ("layer.1", 2)]
-    assert [(event.step, event.value) for event in scalars] == [
-        (row["step"], pytest.approx(row["entropy"])) for row in rows
-    ]
-    assert [numbers["entropy/layer.1/head 2"] for numbers, _ in sent] == [row["entropy"] for row in rows]
-    assert [(numbers["watched step"], commit) for numbers, commit in sent] == [(0, False), (2, False), (4, False)]
+    for event, row, call in zip(scalars, rows, wandb.run.log.call_args_list, strict=True):
+        assert event.step == call.args[0]["watched step"] == row["step"] and call.kwargs == {"commit": False}
+        assert call.args[0]["entropy/layer.1/head 2"] == row["entropy"] == pytest.approx(event.value)
     with pytest.raises(InputError, match="tensorboard needs out"):
         regard.watch(model, tensorboard=True)
 
@@ -448,13 +445,9 @@ def test_train_has_a_watch(task: str, tmp_path: Path) -> None:
 
 
 def test_the_served_page_follows_the_files(tmp_path: Path) -> None:
-    pytest.importorskip("starlette.testclient")
-    from starlette.testclient import TestClient
-
-    from regard.server.watch import make_app
-
+    client_module, server = pytest.importorskip("starlette.testclient"), importlib.import_module("regard.server.watch")
     model = SmallGPT()
-    client = TestClient(make_app(tmp_path, hosts=None, token=None))
+    client = client_module.TestClient(server.make_app(tmp_path, hosts=None, token=None))
     assert "watch.jsonl" in client.get("/").text  # does not exist yet
     run_steps(model, torch.optim.SGD(model.parameters(), 0.1), 2, out=tmp_path)
     answer = client.get("/")
