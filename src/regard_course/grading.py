@@ -15,6 +15,7 @@ from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
 from regard_course.translated import say
 
+MANY = range(99)  # more outputs than any exercise has
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
@@ -52,6 +53,11 @@ def grade(
     notes = dict.fromkeys((serious, words) for a in noted for serious, words in a.get("notes", []))
     faulty = wrong or any(serious for serious, _ in notes)
     shown_notes = [words for serious, words in notes if faulty or serious is not False]
+    missing: dict[str, None] = {}
+    for case, answer in zip(cases, answers, strict=True):
+        missing |= dict.fromkeys((case.outputs or exercise.outputs)[len(answer.get("outputs", MANY)) :])
+    if missing:
+        shown_notes.append(say(MESSAGES["fewer_outputs"], ", ".join(map(say, missing))))
     different = [
         bool(_first_difference(exercise, case, answer, outputs))
         for case, answer, outputs in zip(cases, answers, expected, strict=True)
