@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.faults.children import Ended, begin, finish
 from tests.faults.report import Report, Trial, campaign
-from tests.faults.scenes import Call, Stage, call, contents, doing, fresh, home_folder, scenes, set_up
+from tests.faults.scenes import Stage, call, contents, doing, fresh, home_folder, scenes, set_up
 from tests.faults.watch import WRITES
 
 EVENTS = {
@@ -176,17 +176,11 @@ def judge(stage: Stage, site: Path, ended: Ended, allowed: set[int]) -> Iterator
         if not (site / scene.run / "config.json").is_file():
             yield "neither the old run nor the new one is there"
     if scene.run is not None and (site / scene.run / "config.json").is_file():
-        yield from _used(scene.run, site)
+        data = ["--data", "text/test.de", "text/test.en"]
+        tested = call(["test", scene.run, *(data if scene.run.endswith("translation") else ["--samples", "2"])], site)
+        if tested.status:
+            yield f"the run that is there is of no use: {tested.err.strip().splitlines()[-1][:200]}"
     yield from _gone_on(stage, site)
-
-
-def _used(run: str, site: Path) -> Iterator[str]:
-    samples: Call = [] if run.endswith("translation") else ["--samples", "2"]
-    if run.endswith("translation"):
-        samples = ["--data", "text/test.de", "text/test.en"]
-    ended = call(["test", run, *samples], site)
-    if ended.status:
-        yield f"the run that is there is of no use: {ended.err.strip().splitlines()[-1][:200]}"
 
 
 def _gone_on(stage: Stage, site: Path) -> Iterator[str]:

@@ -218,7 +218,10 @@ def line_of(seed: int, index: int, forms: Sequence[Form]) -> Line:
     command = random.choices(commands, [WEIGHTS.get(each, USUAL) for each in commands])[0]
     form = random.choice([each for each in forms if each.command == command])
     odd: list[str] = []
-    words = _subject(form, odd, random)
+    words = list(form.words)
+    if words and random.random() < 0.06:
+        words[0] = random.choice([*TEXTS, *PATHS, "models/copy", "./models/dates", words[0][:-1], words[0].upper()])
+        odd.append(words[0])
     tried = random.sample(form.flags, min(len(form.flags), random.choice([0, 1, 1, 1, 1, 2])))
     groups = [_given(flag, hostile(flag, random), odd, random) for flag in tried]
     groups += _usual(form, {flag.name for flag in tried}, random)
@@ -229,16 +232,11 @@ def line_of(seed: int, index: int, forms: Sequence[Form]) -> Line:
         odd.append(text)
         # Positional arguments can precede or follow the flags.
         words, groups = (words, [*groups, [text]]) if random.random() < 0.3 else ([*words, text], groups)
-    argv = [_misspelt(command, odd, random), *words, *(word for group in groups for word in group)]
+    if random.random() <= 0.02:
+        odd.append(command)
+        command = random.choice([command[:-1], command.upper(), command + "s", *TEXTS])
+    argv = [command, *words, *(word for group in groups for word in group)]
     return Line(tuple(argv), (*odd, *argv), _streams(random))
-
-
-def _subject(form: Form, odd: list[str], random: Random) -> list[str]:
-    words = list(form.words)
-    if words and random.random() < 0.06:
-        words[0] = random.choice([*TEXTS, *PATHS, "models/copy", "./models/dates", words[0][:-1], words[0].upper()])
-        odd.append(words[0])
-    return words
 
 
 def _given(flag: Flag, values: list[str], odd: list[str], random: Random) -> list[str]:
@@ -288,13 +286,6 @@ def _strange(form: Form, forms: Sequence[Form], odd: list[str], random: Random) 
         found = [random.choice([*TEXTS, *PATHS])]
     odd += [word.lstrip("-").partition("=")[0] for word in found] + found
     return [found]
-
-
-def _misspelt(command: str, odd: list[str], random: Random) -> str:
-    if random.random() > 0.02:
-        return command
-    odd.append(command)
-    return random.choice([command[:-1], command.upper(), command + "s", *TEXTS])
 
 
 def _streams(random: Random) -> Streams:

@@ -38,12 +38,6 @@ def names_of(stage: Stage) -> list[str]:
     return sorted(name for name in found | folders if name not in read and "~" not in name and "..." not in name)
 
 
-def can_be(stage: Stage, name: str, way: str) -> bool:
-    """Return whether a link can replace `name` before the command: a folder has no hard links."""
-    place = stage.folder / name
-    return place.parent.is_dir() and (way == "link" or not place.is_dir())
-
-
 def plant(site: Path, name: str, way: str) -> Path:
     """Replace `name` with a link, and return the folder of its target."""
     place, outside = site / name, site.with_name("outside")
@@ -85,8 +79,14 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
     """Plant links at all names of all scenes, or at a random sample of `count` names."""
     with home_folder() as root:
         stages = [set_up(scene, root / scene.name) for scene in scenes()]
-        named = [(stage, name, way) for stage in stages for name in names_of(stage) for way in WAYS]
-        cases = [each for each in named if can_be(*each)]
+        cases = [
+            (stage, name, way)
+            for stage in stages
+            for name in names_of(stage)
+            for way in WAYS
+            # A link can replace `name` before the command; a folder has no hard links.
+            if (stage.folder / name).parent.is_dir() and (way == "link" or not (stage.folder / name).is_dir())
+        ]
 
         def attempt(index: int) -> tuple[Trial, str]:
             stage, name, way = cases[index]

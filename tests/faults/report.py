@@ -71,7 +71,9 @@ class Report:
         lines += [f"  {number:6d}  {outcome}" for outcome, number in self.counts.items()]
         for fault, trials in self.faults.items():
             lines.append(f"\n{len(trials)} x {fault}")
-            lines += [f"    {self.again.format(index=each.index)}    # {_cut(each)}" for each in trials[:EXAMPLES]]
+            for trial in trials[:EXAMPLES]:
+                what = " ".join(word if len(word) < 60 else f"{word[:50]}[...]" for word in trial.what)
+                lines.append(f"    {self.again.format(index=trial.index)}    # {repr(what)[1:-1][:300]}")
         return "\n".join(lines) + "\n"
 
     def json(self) -> dict[str, Any]:
@@ -111,10 +113,6 @@ def campaign(
 def alike(fault: str) -> str:
     """Return a fault without the details that differ between trials."""
     return re.sub(r"\d+", "#", re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", fault))[:160]
-
-
-def _cut(trial: Trial) -> str:
-    return repr(" ".join(word if len(word) < 60 else f"{word[:50]}[...]" for word in trial.what))[1:-1][:300]
 
 
 def table(reports: list[dict[str, Any]]) -> str:

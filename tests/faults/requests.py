@@ -83,7 +83,8 @@ def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
     """Return the bytes of one request."""
     draw = random.Random(seed)
     # There are many similar files, so most requests go to routes that read input or compute.
-    weights = [20 if _has_body(path) else 4 if path.startswith("/api/") else 0.3 for _, path in routes]
+    read = {path for path, endpoint in ENDPOINTS.items() if endpoint.body is not None}
+    weights = [20 if path in read else 4 if path.startswith("/api/") else 0.3 for _, path in routes]
     [(method, path)] = draw.choices(routes, weights)
     question = ENDPOINTS.get(path)
     body = b""
@@ -99,10 +100,6 @@ def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
         headers.update(_headers(draw))
     sent = request(method, path, body, **headers)
     return _damaged(draw, sent) if kind == "bytes" else sent
-
-
-def _has_body(path: str) -> bool:
-    return path in ENDPOINTS and ENDPOINTS[path].body is not None
 
 
 def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:

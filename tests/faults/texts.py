@@ -160,7 +160,12 @@ def try_encoding(run: regard.TranslationRun, folder: Path, random: Random) -> li
     content = "".join(f"{each}\n" for each in sources).encode(encoding)
     source = put(folder / f"a.de{ending}", content)
     target = put(folder / "a.en", "".join(f"{each}\n" for each in targets).encode())
-    bad = sum(not _is_utf8(line) for line in content.split(b"\n"))
+    bad = 0
+    for line in content.split(b"\n"):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            bad += 1
     refused = b"\0" in content or bad > MAX_BROKEN * len(sources)
     choices: list[list[str | Path]] = [
         *readers(run, folder, source, target),
@@ -181,14 +186,6 @@ def try_lengths(run: regard.TranslationRun, folder: Path, random: Random) -> lis
         for name, side in zip("ab", sides, strict=True)
     ]
     return judge(random.choice(readers(run, folder, *files)), folder, refused=True)
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 KINDS: dict[str, Callable[[regard.TranslationRun, Path, Random], list[str]]] = {

@@ -61,18 +61,14 @@ def couples(root: Path) -> list[Couple]:
     for scene, other in scenes:
         loose = scene.run if other[:2] == ("train", "signal2") else None
         couple = Couple(set_up(scene, root / scene.name), other, loose)
-        found.append(replace(couple, outcomes=tuple(_one_after_the_other(couple))))
+        both, outcomes = (scene.argv, other), []
+        for order in (both, both[::-1], both[:1], both[1:]):  # both orders, and each command alone
+            site = fresh(couple.stage)
+            for argv in order:
+                call(argv, site)
+            outcomes.append(contents(site))
+        found.append(replace(couple, outcomes=tuple(outcomes)))
     return found
-
-
-def _one_after_the_other(couple: Couple) -> Iterator[Contents]:
-    """Yield the results of both orders, and of each command alone."""
-    both = (couple.stage.scene.argv, couple.other)
-    for order in (both, both[::-1], both[:1], both[1:]):
-        site = fresh(couple.stage)
-        for argv in order:
-            call(argv, site)
-        yield contents(site)
 
 
 def judge(couple: Couple, site: Path, ended: list[Ended]) -> Iterator[str]:

@@ -12,23 +12,12 @@ import regard
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD
 from regard.training.distributed import DistributedContext
+from tests.data.test_mixture import FEW
 from tests.german import write
 from tests.processes import Started, start, start_ranks
 from tests.training import failing
 
-FLAGS = {
-    "vocab_size": 60,
-    "hidden": 16,
-    "heads": 2,
-    "inner": 16,
-    "enc_layers": 1,
-    "dec_layers": 1,
-    "tokens": 200,
-    "dropout": 0.0,
-    "steps": 12,
-    "validate_every": 6,
-    "precision": "float32",
-}
+FLAGS = {**FEW, "tokens": 200, "dropout": 0.0, "validate_every": 6, "precision": "float32"}
 
 
 def words_of(folder: Path, **flags: Any) -> list[str]:
