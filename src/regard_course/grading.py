@@ -54,8 +54,8 @@ def grade(
     faulty = wrong or any(serious for serious, _ in notes)
     shown_notes = [words for serious, words in notes if faulty or serious is not False]
     missing: dict[str, None] = {}
-    for case, answer in zip(cases, answers, strict=True):
-        missing |= dict.fromkeys((case.outputs or exercise.outputs)[len(answer.get("outputs", MANY)) :])
+    for given, answer in zip(cases, answers, strict=True):
+        missing |= dict.fromkeys((given.outputs or exercise.outputs)[len(answer.get("outputs", MANY)) :])
     if missing:
         shown_notes.append(say(MESSAGES["fewer_outputs"], ", ".join(map(say, missing))))
     different = [
