@@ -15,7 +15,6 @@ from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
 from regard_course.translated import say
 
-MANY = range(99)  # more outputs than any exercise has
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
@@ -55,7 +54,8 @@ def grade(
     shown_notes = [words for serious, words in notes if faulty or serious is not False]
     missing: dict[str, None] = {}
     for given, answer in zip(cases, answers, strict=True):
-        missing |= dict.fromkeys((given.outputs or exercise.outputs)[len(answer.get("outputs", MANY)) :])
+        if "outputs" in answer:
+            missing |= dict.fromkeys((given.outputs or exercise.outputs)[len(answer["outputs"]) :])
     if missing:
         shown_notes.append(say(MESSAGES["fewer_outputs"], ", ".join(map(say, missing))))
     different = [

@@ -417,6 +417,9 @@ def test_a_warning_is_given_once_and_stands_in_the_file_and_on_the_page(tmp_path
     assert all(line.removesuffix(".") in html.unescape(page) for line in lines if line.startswith("step 0"))
     assert page == watch.to_html(tmp_path / "again.html").read_text(encoding="utf-8")
     assert page.count('<section class="head"') == 6 and page.count('src="data:image/png') == 12
+    (tmp_path / "weights-last.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(InputError, match="weights-last.safetensors' is damaged"):
+        regard.read_watch(tmp_path)
     with pytest.raises(InputError, match="nothing was measured"):
         regard.WatchRecord().to_html(tmp_path / "empty.html")
 

@@ -76,6 +76,8 @@ def test_without_validation_the_last_models_are_kept(tmp_path: Path) -> None:
     assert kept(run) == [9, 12, 14]
 
 
-def test_keep_is_refused_for_sharded_parameters() -> None:
-    with pytest.raises(InputError, match="keep needs the whole model in one process: leave out --keep or --sharded"):
-        TrainingConfig(keep=2, sharded=True)
+@pytest.mark.parametrize("flag", ["keep", "watch"])
+def test_keep_and_watch_are_refused_for_sharded_parameters(flag: str) -> None:
+    advice = f"{flag} needs the whole model in one process: leave out --{flag} or --sharded"
+    with pytest.raises(InputError, match=advice):
+        TrainingConfig(keep=2 * (flag == "keep"), watch=2 * (flag == "watch"), sharded=True)

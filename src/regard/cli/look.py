@@ -185,8 +185,10 @@ def run_show(argv: list[str]) -> None:
     if is_file(Path(name) / "watch.jsonl"):
         from regard.server.watch import show_watch
 
+        if flags.live is not None or flags.compare_with:
+            raise InputError(f"{name!r} is the folder of a watch: leave out --live and --compare_with")
         show_watch(Path(name), port=flags.port, host=flags.host, browser=flags.browser)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt  # the server returns only after Ctrl-C
     if flags.live is not None and flags.compare_with:
         raise InputError("--live writes a page for only one run: leave out --compare_with")
     keep_memory()

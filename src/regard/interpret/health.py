@@ -35,7 +35,7 @@ from regard.arguments import public
 from regard.attention.records import describe_left_out
 from regard.errors import InputError, RegardError, shorten
 from regard.interpret.training_warnings import KINDS, describe, find_warnings
-from regard.io import hold_lock, is_file, make_folder, read_json_lines, write_file
+from regard.io import damage_errors, hold_lock, is_file, make_folder, read_json_lines, write_file
 from regard.libraries import import_library
 from regard.training.run_folder import pack_tensors, read_tensors
 
@@ -518,15 +518,13 @@ class TrainingWatch(WatchRecord):
         """Measure before the first step, and after each step that `every` divides. The optimizers of PyTorch call it;
         call it for another optimizer, with the number of steps so far, which is 0 or where the training continues at
         first. It needs `probe`."""
-        if self._clock is None:
-            self._clock, self.step = self, step
+        self.step, is_first = step, self._clock is None
+        if is_first:
+            self._clock = self
             if self.resume:
                 self._drop_rows()
+        if is_first or step % self.every == 0:
             self._measure()
-        elif step % self.every == 0:
-            self.step = step
-            self._measure()
-        self.step = step
 
     def _measure(self) -> None:
         """Measure the model, and store the rows, unless this step was measured before an interruption. An error never
@@ -646,14 +644,15 @@ class TrainingWatch(WatchRecord):
 
 @public
 def read_watch(folder: str | Path) -> WatchRecord:
-    """Return what `watch` wrote to a folder. Raises `InputError` if there is no `watch.jsonl`, or a damaged one."""
+    """Return what `watch` wrote to a folder. Raises `InputError` if there is no `watch.jsonl`, or a damaged file."""
     record = WatchRecord([*read_json_lines(Path(folder) / FILE, dict[str, Any], REMEDY)][1:])
     record.pictures = [_read_picture(Path(folder) / name) for name in PICTURES]
     return record
 
 
 def _read_picture(path: Path) -> dict[str, Tensor]:
-    return dict(read_tensors(path).tensors) if is_file(path) else {}
+    with damage_errors(path, REMEDY):
+        return dict(read_tensors(path).tensors) if is_file(path) else {}
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:

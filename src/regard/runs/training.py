@@ -287,8 +287,7 @@ def _watch(
             probe = tuple(part if part is None else part[:WATCHED] for part in parts)
             out = folder.path / "watch"
             options: dict[str, Any] = {"out": out, "every": settings.watch, "tensorboard": settings.tensorboard}
-            begun = watch(state.model, probe=probe, resume=is_file(out / FILE), **options)
-            watching = stack.enter_context(begun)
+            watching = stack.enter_context(watch(state.model, probe=probe, resume=is_file(out / FILE), **options))
         with torch.compiler.set_stance("force_eager") if settings.compile else nullcontext():
             watching.tick(step)
         if loss is not None and step % settings.watch == 0:

@@ -83,9 +83,9 @@ class AccessControl:
                 headers = dict(HEADERS)
                 if self._token_in_url(request) and not self._token_in_cookie(request):
                     headers["set-cookie"] = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
-                own = message.get("headers", [])  # a page may have a policy of its own
-                more = [(name.encode(), value.encode()) for name, value in headers.items()]
-                message["headers"] = [*own, *(pair for pair in more if pair[0] not in dict(own))]
+                of_page = message.get("headers", [])  # a page may set its own policy
+                added = [(name.encode(), value.encode()) for name, value in headers.items()]
+                message["headers"] = [*of_page, *(pair for pair in added if pair[0] not in dict(of_page))]
             await send(message)
 
         rejection = self._rejection(request)

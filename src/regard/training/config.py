@@ -263,10 +263,12 @@ class TrainingConfig:
         if self.snapshots == 1:
             raise InputError("snapshots 1 cannot show a change: choose 2 or more, or 0 for none")
         find_criterion(self.criterion)
-        if self.sharded and (self.snapshots or self.keep):
-            need = "snapshots need" if self.snapshots else "keep needs"
-            way_out = "give --snapshots 0 with --sharded" if self.snapshots else "leave out --keep or --sharded"
-            raise InputError(f"{need} the whole model in one process: {way_out}")
+        if self.sharded and (self.snapshots or self.keep or self.watch):
+            flag = "snapshots" if self.snapshots else "keep" if self.keep else "watch"
+            need, advice = (
+                ("need", "give --snapshots 0 with") if self.snapshots else ("needs", f"leave out --{flag} or")
+            )
+            raise InputError(f"{flag} {need} the whole model in one process: {advice} --sharded")
         if self.sharded and self.precision == "float16":  # each process sees only a part of the gradients
             raise InputError("precision float16 does not work with sharded: choose bfloat16, or leave out --sharded")
 

@@ -212,7 +212,7 @@ def group_tables(
     seconds = {}
     for method in methods:
         # The mean over the models of their CPU time at all levels. Kinds of truth share one ranking.
-        times = {(each.kind, each.level): each.entries[method].seconds for each in columns if method in each.entries}
+        times = {(part.kind, part.level): part.entries[method].seconds for part in columns if method in part.entries}
         seconds[method] = sum(times.values()) / max(len({kind for kind, _ in times}), 1)
     parts = [columns[begin : begin + width] for begin in range(0, len(columns), width)]
     return [_table("Means over models", part, methods, link, seconds if part is parts[0] else {}) for part in parts]
