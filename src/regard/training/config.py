@@ -265,10 +265,8 @@ class TrainingConfig:
         find_criterion(self.criterion)
         if self.sharded and (self.snapshots or self.keep or self.watch):
             flag = "snapshots" if self.snapshots else "keep" if self.keep else "watch"
-            need, advice = (
-                ("need", "give --snapshots 0 with") if self.snapshots else ("needs", f"leave out --{flag} or")
-            )
-            raise InputError(f"{flag} {need} the whole model in one process: {advice} --sharded")
+            need, way = ("need", "give --snapshots 0 with") if self.snapshots else ("needs", f"leave out --{flag} or")
+            raise InputError(f"{flag} {need} the whole model in one process: {way} --sharded")
         if self.sharded and self.precision == "float16":  # each process sees only a part of the gradients
             raise InputError("precision float16 does not work with sharded: choose bfloat16, or leave out --sharded")
 
