@@ -228,6 +228,7 @@ export class Explorer {
       this.message.textContent = messageOf(error);
     });
     this.fetching = false;
+    for (const layer of whole?.map.layers ?? []) view.weights.of(layer, scene.state); // now, not during the next click
     if (this.found === found && whole) this.found = { ...found, ...whole };
     if (this.found !== found) this.showWholeLayers();
   }

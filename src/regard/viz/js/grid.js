@@ -252,12 +252,15 @@ export class HeadGrid {
     const context = canvasContext(this.base);
     context.scale(ratio, ratio);
     const pen = new CanvasPen(context);
+    const measured = chosenMeasure(scene);
     let index = 0;
     const go = () => {
       if (this.painted !== inputs) return; // other heads are drawn meanwhile
       const end = performance.now() + SLICE;
-      for (; index < geometry.tiles.length && (surface.onPaper || performance.now() < end); index += 1)
+      for (; index < geometry.tiles.length && (surface.onPaper || performance.now() < end); index += 1) {
         paintTile(pen, scene, geometry, surface.colours, index);
+        measured.of(geometry.tiles[index].layer, geometry.tiles[index].head); // is kept for the ranks
+      }
       if (index < geometry.tiles.length) setTimeout(go);
       else this.tellRanks(scene, geometry, paintRanks(pen, scene, geometry, surface.colours));
       if (this.latest) this.mark(...this.latest);

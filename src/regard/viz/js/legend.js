@@ -1,5 +1,6 @@
 // The bar below the picture: the meaning of the colours, their scale, and further choices of the drawing.
 
+import { cached } from "./arithmetic.js";
 import { cssColour } from "./colours.js";
 import { buttonGroup, canvasContext, checkbox, dropdown, node, Part, select, withIcon } from "./dom.js";
 import { hasWordPieces } from "./matrix.js";
@@ -50,7 +51,9 @@ export function colourRamp(scene, colours) {
 export function symbols({ layer, matrix, heads, state }) {
   return [
     ...(layer.relevant?.length && state.mode === "heatmap" ? [DEPENDS] : []),
-    ...(heads.some((head) => matrix.slices[head].some(Number.isNaN)) ? [BROKEN] : []),
+    ...(heads.some((head) => cached(matrix.slices[head], "broken", () => matrix.slices[head].some(Number.isNaN)))
+      ? [BROKEN]
+      : []),
   ];
 }
 

@@ -44,6 +44,11 @@ export class Matrix {
     );
   }
 
+  /** The same weights with other labels. @param {string[]} queries @param {string[]} keys @returns {Matrix} */
+  labelled(queries, keys) {
+    return Object.assign(Object.create(this), { queries, keys });
+  }
+
   /** @param {number} head @param {number} query @param {number} key */
   at(head, query, key) {
     return this.slices[head][query * this.columns + key];
@@ -172,12 +177,11 @@ function unpackSlices(weights, size) {
   const bytes = unpackedBytes.get(weights);
   const width = levels > 255 ? 2 : 1;
   if (bytes?.length !== width * heads * size) throw new Error("the weights of this page are damaged");
-  const codes = new DataView(bytes.buffer, bytes.byteOffset);
+  const codes = width === 2 ? new Uint16Array(bytes.slice().buffer) : bytes;
   return Array.from({ length: heads }, (_, head) => {
-    const slice = new Float32Array(size);
+    const slice = new Float32Array(codes.subarray(head * size, (head + 1) * size));
     for (let index = 0; index < size; index += 1) {
-      const place = width * (head * size + index);
-      const share = (width === 2 ? codes.getUint16(place, true) : codes.getUint8(place)) / levels;
+      const share = slice[index] / levels;
       slice[index] = share > 1 ? NaN : (width === 2 ? share : share * share) * largest;
     }
     return slice;
@@ -310,7 +314,7 @@ export class Weights {
     if (spaces) return raw;
     return cached(layer, "plain", () => {
       const [queries, keys] = [plainLabels(raw.queries, layer.query_words), plainLabels(raw.keys, layer.key_words)];
-      return new Matrix(raw.slices, queries, keys, raw.relevant, raw.exact, raw.names);
+      return raw.labelled(queries, keys);
     });
   }
 }
