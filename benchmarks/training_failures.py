@@ -70,12 +70,12 @@ REMEDIES: dict[str, dict[str, Any]] = {
     "clip": {"clip": 0.1, "rate": 0.03},
 }
 """Changes of `rate-0.03`."""
-SEEDS = 4
+SEEDS = 8
 
 
 def settings() -> dict[str, dict[str, Any]]:
     """Return the settings of each training by name."""
-    groups = {"failing": (FAILURES, SEEDS), "healthy": (HEALTHY, SEEDS), "remedy": (REMEDIES, 1)}
+    groups = {"failing": (FAILURES, SEEDS), "healthy": (HEALTHY, SEEDS), "remedy": (REMEDIES, SEEDS)}
     return {
         f"{group}-{name}-{seed}": {**changed, "seed": seed}
         for group, (variants, seeds) in groups.items()
@@ -109,7 +109,7 @@ class Layer(nn.Module):
             query, key = (F.normalize(part, dim=-1) * part.shape[-1] ** 0.5 for part in (query, key))
         steps = torch.arange(length)
         allowed = steps[:, None] >= steps if options["mask"] == "causal" else torch.zeros(length, length) > 0
-        bias = torch.zeros(self.heads, length, length).masked_fill(~allowed, -1e9)
+        bias = torch.zeros(self.heads, length, length).masked_fill(~allowed, -torch.inf)
         if options["alibi"]:
             slopes = 2.0 ** -torch.arange(1, self.heads + 1)
             bias = bias - slopes[:, None, None] * (steps[:, None] - steps).abs()

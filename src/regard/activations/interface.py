@@ -24,6 +24,7 @@ an encoder and a decoder has `encoder.layer.0.z`, `decoder.layer.0.z` and, for t
 `decoder.layer.0.cross.z`. Other stacks, and attention outside a stack, have their names in the model.
 """
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -496,13 +497,20 @@ class ActivationSession(CaptureSession):
             # A bias may be a position bias and a mask at once; scores are those before the mask.
             allowed = mask_from_bias(bias)[..., : scores.shape[-1]]
             scores = scores + bias[..., : scores.shape[-1]].to(scores.dtype).where(allowed, 0.0)
-        if relative_difference(attention_weights(scores.detach(), mask), weights.detach()) is not None:
+        difference = relative_difference(attention_weights(scores.detach(), mask), weights.detach())
+        if difference is not None and difference > _rounding(query.detach() * scale, key.detach()):
             self.watch.reasons[name] = "its weights are not a softmax of products of query and key"
             return None
         return scores
 
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record nothing: the activations have been passed."""
+
+
+def _rounding(query: Tensor, key: Tensor) -> float:
+    """Return by what share rounding of scores can change a weight; with scores of a million, it is all of it."""
+    largest = float(query.norm(dim=-1).max() * key.norm(dim=-1).max())
+    return math.expm1(min(8 * torch.finfo(query.dtype).eps * largest, 1.0))
 
 
 def join(prefix: str, kind: str) -> str:

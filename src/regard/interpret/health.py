@@ -65,6 +65,8 @@ PICTURES = ("weights-first.safetensors", "weights-last.safetensors")
 """Weights of the probe's first sample at the first and at the last measurement: for each layer (H, Tq, Tk) uint8, 255
 times the weight, of at most `SIDE` queries and keys."""
 SIDE = 64
+AT_ONCE = 1024
+"""Numbers of an input, such as tokens, of which the probe's samples run at once."""
 REMEDY = "choose another folder"
 MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "LinearBackward", "ConvolutionBackward", "MatmulBackward")
 """Prefixes of the names of autograd nodes that multiply by a matrix."""
@@ -241,7 +243,7 @@ def _find_parts(states: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 class WatchedInput:
-    """The input on which a model is measured: the arguments of one forward pass, one sample at a time."""
+    """The input on which a model is measured: the arguments of one forward pass, a few samples at a time."""
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.args, self.kwargs = _copied(tuple(args)), _copied(dict(kwargs))
@@ -251,14 +253,17 @@ class WatchedInput:
             if torch.is_autocast_enabled(device)
         }
         sizes = {len(tensor) for tensor in _tensors((self.args, self.kwargs)) if tensor.dim()}
-        self.samples = sizes.pop() if len(sizes) == 1 else 1
-        """Number of samples, which run one at a time; 1 if the tensors have no common first dimension."""
+        self.samples = max(sizes.pop(), 1) if len(sizes) == 1 else 1
+        """Number of samples; 1 if the tensors have no common first dimension."""
+        numbers = max((tensor.numel() for tensor in _tensors((self.args, self.kwargs))), default=1) // self.samples
+        self.at_once = max(1, AT_ONCE // max(numbers, 1))
+        """Number of samples that run at once: few, so that the weights of long samples need little memory."""
 
     def inputs(self, sample: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments for one sample."""
+        """Return the arguments for the samples from one on."""
         if self.samples == 1:
             return self.args, self.kwargs
-        part = slice(sample, sample + 1)
+        part = slice(sample, sample + self.at_once)
         return _copied(self.args, part), _copied(self.kwargs, part)
 
 
@@ -365,7 +370,7 @@ class HealthMeter:
             for module in filter(is_linear, self.model.modules()):
                 stack.callback(module.register_forward_pre_hook(read).remove)
             stack.enter_context(watch.run())
-            for sample in range(probe.samples):
+            for sample in range(0, probe.samples, probe.at_once):
                 args, kwargs = probe.inputs(sample)
                 self.model(*args, **kwargs)
                 if first:
@@ -432,7 +437,8 @@ class TrainingWatch(WatchRecord):
         self._called = self.given
         self.every, self.folder, self.resume = every, folder, resume
         self.meter: HealthMeter | None = None
-        self.probe = None if probe is None else _make_probe(probe)
+        named, args = (probe, ()) if isinstance(probe, Mapping) else ({}, probe)
+        self.probe = None if probe is None else WatchedInput(args if isinstance(args, tuple) else (args,), named)
         self.step = 0
         """Number of training steps so far."""
         self._clock: Any = None
@@ -447,7 +453,8 @@ class TrainingWatch(WatchRecord):
     def __enter__(self) -> "TrainingWatch":
         self._parameters = {id(parameter) for parameter in self.given.parameters()}
         with ExitStack() as stack:
-            if self.folder is not None and _is_first_process():
+            parallel = torch.distributed.is_available() and torch.distributed.is_initialized()
+            if self.folder is not None and not (parallel and torch.distributed.get_rank()):
                 make_folder(self.folder)
                 stack.enter_context(hold_lock(self.folder))
                 self._open(self.folder / FILE)
@@ -471,15 +478,12 @@ class TrainingWatch(WatchRecord):
                 "inside regard.watch, no optimizer of the model took a step: nothing was measured", stacklevel=2
             )
 
-    def note(self, **numbers: float) -> None:
+    def note(self, **numbers: float | str) -> None:
         """Write numbers of the training, such as its loss, at the current step.
 
         watch.note(loss=loss.item())
         """
-        self._note(numbers)
-
-    def _note(self, more: Mapping[str, Any]) -> None:
-        self.notes.append({"step": self.step, **more})
+        self.notes.append({"step": self.step, **numbers})
         self._write(self.notes[-1:])
 
     def _remove_hooks(self) -> None:
@@ -541,10 +545,10 @@ class TrainingWatch(WatchRecord):
             self._failed = True
             message = f"regard.watch measures nothing from step {self.step} on: {shorten(str(error), 200)}"
             warnings.warn(message, stacklevel=2)
-            self._note({"error": message})
+            self.note(error=message)
             return
         if is_first and self.meter.left_out:
-            self._note({"error": describe_left_out(self.meter.left_out)})
+            self.note(error=describe_left_out(self.meter.left_out))
             warnings.warn(f"regard.watch: {self.notes[-1]['error']}", stacklevel=2)
         if self.rows and self.rows[-1]["step"] == self.step:
             return
@@ -663,18 +667,6 @@ def _outermost(model: nn.Module) -> list[nn.Module]:
     """Return the modules whose first call shows the probe: a LightningModule calls the model inside it."""
     inside = [part for part in model.children() if any(part.children())] if hasattr(model, "training_step") else []
     return [model, *inside]
-
-
-def _make_probe(probe: Any) -> WatchedInput:
-    """Return the probe of a user's value: a tensor, a tuple of arguments, or a mapping of named arguments."""
-    if isinstance(probe, Mapping):
-        return WatchedInput((), probe)
-    return WatchedInput(probe if isinstance(probe, tuple) else (probe,), {})
-
-
-def _is_first_process() -> bool:
-    distributed = torch.distributed
-    return not (distributed.is_available() and distributed.is_initialized() and distributed.get_rank())
 
 
 @public

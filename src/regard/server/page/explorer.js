@@ -574,12 +574,10 @@ export class Explorer {
 
 // Whole weights of layers of which only thumbnails were sent, since the others of many weights come when needed.
 
-// Names of the layers that a view shows as thumbnails though it needs all weights.
-/** @param {Pick<Scene, "map" | "layer" | "state">} scene */
+/** The layers that a view shows as thumbnails though it needs all weights. @param {Pick<Scene, "map" | "layer" | "state">} scene */
 function neededLayers({ map, layer, state }) {
   const all = state.mode === "flow" || state.words;
-  const shown = all ? map.layers : map.layers.filter(({ name }) => name === layer.name);
-  return thumbnails(shown);
+  return thumbnails(all ? map.layers : map.layers.filter(({ name }) => name === layer.name));
 }
 
 /** The names of the thumbnails among layers. @param {LayerData[]} layers */

@@ -145,9 +145,9 @@ export function unpack(layer) {
     const slices = weights.map((head) => Float32Array.from(head.flat(), (weight) => weight ?? NaN));
     return new Matrix(slices, queries, keys, relevant, true, names);
   }
-  const slices = weights.side > 1 ? enlarge(weights, queries.length, keys.length) : null;
-  const whole = slices ?? unpackSlices(weights, queries.length * keys.length);
-  return new Matrix(whole, queries, keys, relevant, false, names);
+  const [rows, columns] = [queries.length, keys.length];
+  const slices = weights.side > 1 ? enlarge(weights, rows, columns) : unpackSlices(weights, rows * columns);
+  return new Matrix(slices, queries, keys, relevant, false, names);
 }
 
 /**
@@ -158,8 +158,7 @@ export function unpack(layer) {
 function enlarge(weights, rows, columns) {
   const [high, wide] = [rows, columns].map((length) => Math.ceil(length / weights.side));
   return unpackSlices(weights, high * wide).map((maxima) => {
-    const later = (/** @type {number} */ index) => index % wide > Math.floor(index / wide);
-    const causal = rows === columns && maxima.every((weight, index) => !weight || !later(index));
+    const causal = rows === columns && maxima.every((weight, at) => !weight || at % wide <= Math.floor(at / wide));
     const slice = new Float32Array(rows * columns);
     for (let row = 0; row < rows; row += 1) {
       const end = causal ? row + 1 : columns;
@@ -252,14 +251,8 @@ export function mergeWords(matrix, { query_words, key_words }) {
   const queryOf = pieceWords(queries);
   const keyOf = pieceWords(keys);
   const relevant = matrix.relevant?.map(([query, key]) => [queryOf[query], keyOf[key]]) ?? null;
-  return new Matrix(
-    slices,
-    joinLabels(queries, matrix.queries),
-    joinLabels(keys, matrix.keys),
-    relevant,
-    false,
-    matrix.names,
-  );
+  const [down, across] = [joinLabels(queries, matrix.queries), joinLabels(keys, matrix.keys)];
+  return new Matrix(slices, down, across, relevant, false, matrix.names);
 }
 
 /**
