@@ -22,6 +22,16 @@ from regard.interpret.training_warnings import KINDS, RATES, crosses, values
 
 STEPS, MEAN, LATE, RISE, WORSE, LEAD = 300, 20, 250, 0.5, 0.2, 50
 
+TRIED = {
+    "failing-rate-0.03": "rate 0.03 alone",
+    "remedy-lower-rate": "rate 0.003",
+    "remedy-norm": "QK-norm",
+    "remedy-softcap": "softcap 20",
+    "remedy-clip": "gradients clipped at 0.1 instead of 1",
+    "healthy-text": "healthy",
+}
+"""Trainings whose mean last loss, over the seeds, shows what helps."""
+
 
 def smooth(losses: list[float]) -> list[float]:
     """Return the mean of the last losses before each step; the first losses have none and repeat the first mean."""
@@ -142,13 +152,19 @@ def main() -> None:
         for name in runs
         if name.startswith("remedy")
     }
+    effects = ", ".join(
+        f"{title} {statistics.fmean(smooth(run['losses'])[-1] for name, run in runs.items() if name[:-2] == group):.2f}"
+        for group, title in TRIED.items()
+    )
+    print(effects)
     print(f"remedies, last loss and failure: {remedies}; loss of the reference: {references['text'][-1]:.3f}")
     print(f"left out: {left_out}")
     print(f"announced {LEAD} steps before the loss: {len(early)} of {len(failing)}; false: {false} of {len(healthy)}")
     if flags.write:
         summary = {"early": [len(early), len(failing)], "false": [len(false), len(healthy)], "left out": left_out}
         path = Path(__file__).parents[1] / "src/regard/interpret" / RATES
-        path.write_text(json.dumps({"experiment": summary, "kinds": kinds}, indent=1) + "\n", encoding="utf-8")
+        stored = {"experiment": summary, "remedies": effects, "kinds": kinds}
+        path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -458,11 +458,10 @@ class TrainingWatch(WatchRecord):
                 make_folder(self.folder)
                 stack.enter_context(hold_lock(self.folder))
                 self._open(self.folder / FILE)
-            if self.probe is None:
-                self._hooks = [
-                    module.register_forward_pre_hook(self._take_probe, with_kwargs=True)
-                    for module in _outermost(self.given)
-                ]
+            if self.probe is None:  # a LightningModule calls the model inside it
+                inside = self.given.children() if hasattr(self.given, "training_step") else ()
+                called = [self.given, *(part for part in inside if any(part.children()))]
+                self._hooks = [part.register_forward_pre_hook(self._take_probe, with_kwargs=True) for part in called]
             stack.callback(self._remove_hooks)
             stack.callback(register_optimizer_step_pre_hook(self._before_step).remove)
             stack.callback(register_optimizer_step_post_hook(self._after_step).remove)
@@ -661,12 +660,6 @@ def _read_picture(path: Path) -> dict[str, Tensor]:
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
     return row["warning"], row["layer"], row["head"]
-
-
-def _outermost(model: nn.Module) -> list[nn.Module]:
-    """Return the modules whose first call shows the probe: a LightningModule calls the model inside it."""
-    inside = [part for part in model.children() if any(part.children())] if hasattr(model, "training_step") else []
-    return [model, *inside]
 
 
 @public

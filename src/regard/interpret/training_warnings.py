@@ -21,15 +21,16 @@ KINDS = {
 }
 """For each kind of warning, its value, and on which side of the threshold a value gives the warning."""
 
+HELPED = ("entropy collapse", "growing scores")  # kinds that every training at the rate of the remedies gave
+
 Row = Mapping[str, Any]
 
 
 @functools.cache
-def rates() -> dict[str, Any]:
-    """Return the stored thresholds and rates, by kind."""
-    text = resources.files(__package__).joinpath(RATES).read_text(encoding="utf-8")
-    kinds: dict[str, Any] = json.loads(text)["kinds"]
-    return kinds
+def experiment() -> dict[str, Any]:
+    """Return the stored thresholds and rates by kind, and the losses with each remedy."""
+    stored: dict[str, Any] = json.loads(resources.files(__package__).joinpath(RATES).read_text(encoding="utf-8"))
+    return stored
 
 
 def values(rows: Sequence[Row], before: Iterable[Row]) -> Iterator[tuple[Row, str, float]]:
@@ -56,7 +57,7 @@ def find_warnings(rows: Sequence[Row], before: Iterable[Row]) -> list[dict[str, 
     return [
         {"step": row["step"], "warning": kind, "layer": row["layer"], "head": row["head"], "value": value}
         for row, kind, value in values(rows, before)
-        if crosses(kind, value, rates()[kind]["threshold"])
+        if crosses(kind, value, experiment()["kinds"][kind]["threshold"])
     ]
 
 
@@ -68,7 +69,8 @@ def crosses(kind: str, value: float, threshold: float | None) -> bool:
 def describe(found: list[dict[str, Any]]) -> str:
     """Return one line about warnings of one kind and step, with the measured rates."""
     first, others = found[0], len(found) - 1
-    kind, rate = first["warning"], rates()[first["warning"]]
+    kind, remedies = first["warning"], experiment()["remedies"]
+    rate = experiment()["kinds"][kind]
     name, side = KINDS[kind]
     lead = "" if rate["lead"] is None else f", median {rate['lead']:.0f} steps before the loss"
     more = f" and {others} other head{'s' * (others > 1)}" if others else ""
@@ -76,4 +78,5 @@ def describe(found: list[dict[str, Any]]) -> str:
         f"step {first['step']}: {kind} in {first['layer']} head {first['head']}{more}: {name} is {first['value']:.3g}, "
         f"{side} {rate['threshold']:.3g}. In the experiment, {rate['healthy'][0]} of {rate['healthy'][1]} healthy "
         f"trainings gave it, {rate['failing'][0]} of {rate['failing'][1]} failing ones{lead}"
+        + (f". Tried there, last loss: {remedies}" if kind in HELPED else "")
     )
