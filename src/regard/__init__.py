@@ -49,7 +49,7 @@ MODULES = {
     "regard.interpret.single_heads": (
         "head_effect head_writes heads_between HeadEffect HeadsBetween HeadSamples HeadWeight HeadWrites OutputEffect"
     ),
-    "regard.interpret.timeline": "Development MedianInterval Order RoleHead RoleTimeline Timeline",
+    "regard.interpret.timeline": "Development MedianInterval RoleHead RoleTimeline Timeline",
     "regard.interpret.why": "why ScorePart Trace TraceNode Why",
     "regard.runs.alignment": "LinkedPair",
     "regard.runs.tensor_run": "AnswerRun LanguageReport LanguageRun TestReport",

@@ -79,7 +79,6 @@ from regard.interpret.single_heads import (
 from regard.interpret.timeline import (
     Development as Development,
     MedianInterval as MedianInterval,
-    Order as Order,
     RoleHead as RoleHead,
     RoleTimeline as RoleTimeline,
     Timeline as Timeline,

@@ -223,13 +223,24 @@ def test_runs_that_do_not_fit_are_refused_in_one_line(folders: list[Path], tmp_p
 def test_the_command_prints_and_writes(command: Command, folders: list[Path], tmp_path: Path) -> None:
     page, data = tmp_path / "page.html", tmp_path / "timeline.json"
     status, out, err = command("timeline", *folders, "--samples", "20", "--html", page, "--json", data)
-    assert status == 0, err
-    assert "Order over seeds" in out and "Roles of the heads of induction, 2 seeds, 4 snapshots" in out
+    assert status == 0 and "Roles of the heads of induction, 2 seeds, 4 snapshots" in out, err
     assert "4 of 8 done" in err and page.exists()
     assert json.loads(data.read_text())["samples"] == 20
-    status, out, _ = command("timeline", "--help")
-    assert status == 0 and "--threshold" in out and "RUN..." in out
     assert command("timeline")[0] == 2
+
+
+def test_what_a_watch_measured_has_a_timeline(command: Command, tmp_path: Path) -> None:
+    names = ("entropy", "relative_entropy", "previous_token", "own_token", "first_token")
+    rows = [
+        {"step": step, "layer": "layer.0", "head": head, **dict.fromkeys(names, 0.1), "previous_token": share}
+        for step, shares in ((0, (0.1, 0.2)), (20, (0.2, 0.9)), (40, (0.25, 0.8)))
+        for head, share in enumerate(shares)
+    ]
+    lines = [{"watch": "GPT", "parameters": 3}, *rows, {"step": 39, "loss": 0.5}]
+    (tmp_path / "watch.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    status, out, err = command("timeline", tmp_path, "--html", tmp_path / "page.html")
+    assert status == 0 and "A previous-token head at step 20." in out and "loss at the end is 0.5000" in out, err
+    assert "the score of a role is the share of the weight on its keys" in " ".join(out.split())
 
 
 def test_checkpoints_of_transformers_have_a_timeline(command: Command, tmp_path: Path) -> None:

@@ -181,7 +181,8 @@ class TimelineFlags:
     """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role does it
     take (previous token, duplicate token, induction, first token, ...), at which training step, and in which order do
     roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a task's name; or a
-    folder with the checkpoints (checkpoint-500, ...) of a language model that transformers trained."""
+    folder with the checkpoints (checkpoint-500, ...) of a language model that transformers trained, or one that
+    regard.watch wrote."""
 
     samples: int = SAMPLE_COUNT
     """Number of samples on which every snapshot is measured (2 or more)."""
@@ -207,9 +208,8 @@ def run_timeline(argv: list[str]) -> None:
     result = timeline(names, samples=flags.samples, threshold=flags.threshold, seed=flags.seed, **vars(flags.storage))
     width = report_width(120)
     print_paragraphs(result.sentences, width)
-    for table in (result.role_table(), result.order_table()):
-        sys.stdout.write("\n")
-        print_table(table, width)
+    sys.stdout.write("\n")
+    print_table(result.role_table(), width)
     sys.stdout.write("\n")
     print_paragraphs(result.notes, width)
     save_files(result.json(), flags.json, flags.html, result.to_html)

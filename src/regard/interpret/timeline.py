@@ -370,39 +370,6 @@ def median_curves(curves: np.ndarray) -> tuple[Any, Any, Any]:
     return np.median(ordered, axis=0), ordered[rank - 1], ordered[-rank]
 
 
-@public
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """Number of seeds on which the event `first` comes before `second`."""
-
-    first: str
-    second: str
-    before: int
-    same: int
-    """Seeds with both in the same snapshot, whose order is unknown."""
-    after: int
-    missing: int
-    """Seeds on which neither has formed."""
-
-
-def pair_orders(events: Mapping[str, Sequence[float]]) -> list[Order]:
-    """Count the order of each pair of events over seeds; `events`: steps by name, infinite for "has not formed"."""
-    orders = []
-    for (first, steps), (second, others) in itertools.combinations(events.items(), 2):
-        pairs = [(step, other) for step, other in zip(steps, others, strict=True) if min(step, other) < math.inf]
-        orders.append(
-            Order(
-                first=first,
-                second=second,
-                before=sum(step < other for step, other in pairs),
-                same=sum(step == other for step, other in pairs),
-                after=sum(step > other for step, other in pairs),
-                missing=len(steps) - len(pairs),
-            )
-        )
-    return orders
-
-
 def count_in_order(events: Sequence[Sequence[float]]) -> tuple[int, int]:
     """Return on how many seeds all events come strictly one after the other, and on how many besides no event comes
     before its predecessor, but some are in the same snapshot."""
@@ -528,11 +495,6 @@ class Timeline(Result):
         )
 
     @property
-    def orders(self) -> list[Order]:
-        """The order of each pair of events, counted over seeds."""
-        return pair_orders(self.events)
-
-    @property
     def sentences(self) -> list[str]:
         """The result in words."""
         seeds, frequent = len(self.runs), [role for role in self.roles if 2 * role.formed > len(self.runs)]
@@ -552,7 +514,9 @@ class Timeline(Result):
         correct, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
         even = np.median([(run.uniform[-1] >= EVEN).sum() for run in self.runs])
         performance = [
-            f"Half of the outputs are correct from step {format_steps(median_interval(answers))} on "
+            f"The loss at the end is {loss:.4f} (median)."
+            if math.isnan(correct)
+            else f"Half of the outputs are correct from step {format_steps(median_interval(answers))} on "
             f"({reached} of {len(answers)} seeds); at the end {correct:.1%} are correct, at a loss of {loss:.4f} "
             f"(medians).",
             f"At the end, {even:g} of {len(self.runs[0].heads)} heads attend uniformly (median).",
@@ -582,18 +546,20 @@ class Timeline(Result):
         return [
             f"{interval}. A step is that of the first snapshot that shows the head, so the head may have formed "
             f"at any step after the previous snapshot. never: not formed at the last step, {self.steps[-1]:,}.",
-            f"Score: 0 for uniform attention, 1 for attention to only the role's keys. A head has formed at the "
-            f"first snapshot from which its score stays at {self.threshold:g} or above. Seeds are matched by "
-            f"role: the head of a role is the first to form, of several at once the strongest.",
-            f"Measured on {self.samples:,} samples, the same for all snapshots. {self.note}",
+            *(["Score: 0 for uniform attention, 1 for attention to only the role's keys."] if self.samples else []),
+            f"A head has formed at the first snapshot from which its score stays at {self.threshold:g} or above. Seeds "
+            f"are matched by role: the head of a role is the first to form, of several at once the strongest.",
+            f"Measured on {self.samples:,} samples, the same for all snapshots. {self.note}"
+            if self.samples
+            else self.note,
             "How often a role of this table is wrong is not measured; `regard examine` names the roles of the "
             "trained model with their error rates.",
             *([f"Attention weights: {self.remark}."] if self.remark else []),
         ]
 
     def table(self) -> RenderableType:
-        """Return sentences, a table of roles, a table of orders, and notes."""
-        return Group(*self.sentences, "", self.role_table(), "", self.order_table(), "", *self.notes)
+        """Return sentences, a table of roles, and notes."""
+        return Group(*self.sentences, "", self.role_table(), "", *self.notes)
 
     def role_table(self) -> Table:
         """Return a table with one row for each role."""
@@ -603,24 +569,15 @@ class Timeline(Result):
             relevance = "" if math.isnan(role.relevance) else f"{role.relevance:.2f}"
             step = format_steps(role.step) if role.formed else "never"
             place = (role.role, f"{role.formed} of {len(self.runs)}", step, where, f"{role.count:g}")
-            scores = (f"{role.first_score:.2f}", f"{role.score:.2f}", signed(role.importance, 4))
+            importance = "" if math.isnan(role.importance) else signed(role.importance, 4)
+            scores = (f"{role.first_score:.2f}", f"{role.score:.2f}", importance)
             rows.append((*place, *scores, relevance, f"{role.entropy:.2f}"))
         columns = (Column(name, no_wrap=True) for name in ROLE_COLUMNS)
         return plain_table(columns, rows, f"Roles of the heads of {self.summary()}")
 
-    def order_table(self) -> Table:
-        """Return a table with the order of pairs of events that happen on most seeds."""
-        frequent = {name for name, steps in self.events.items() if 2 * np.isfinite(steps).sum() > len(steps)}
-        rows = (
-            (order.first, order.second, *map(str, (order.before, order.same, order.after)))
-            for order in self.orders
-            if {order.first, order.second} <= frequent
-        )
-        return plain_table(("first", "then", "seeds", "same snapshot", "reverse"), rows, "Order over seeds")
-
     def json(self) -> dict[str, Any]:
-        """Return everything as plain values: the runs' measurements by snapshot and head, roles, orders, sentences."""
-        derived = {"steps": self.steps, "roles": self.roles, "events": self.events, "orders": pair_orders(self.events)}
+        """Return everything as plain values: the runs' measurements by snapshot and head, roles, sentences."""
+        derived = {"steps": self.steps, "roles": self.roles, "events": self.events}
         return {**super().json(), **to_plain(derived), "words": self.sentences, "notes": self.notes}
 
     def summary(self) -> str:
@@ -648,7 +605,6 @@ class Timeline(Result):
             "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
             "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
             self.role_table(),
-            self.order_table(),
             Group(*self.notes),
         ]
         write_file(Path(path), render_page(f"When the heads of {self.task} form", parts).encode())

@@ -8,6 +8,7 @@ import base64
 import html
 import io
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.colors import to_rgb
@@ -136,12 +137,11 @@ def _picture(weights: Tensor | None, head: int) -> str:
 
 def _by_kind(found: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return for each kind the warnings of its first step."""
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for row in found:
-        rows = kinds.setdefault(row["warning"], [])
-        if not rows or rows[0]["step"] == row["step"]:
-            rows.append(row)
-    return list(kinds.values())
+    first = {row["warning"]: row["step"] for row in reversed(found)}
+    return [
+        [row for row in found if (row["warning"], row["step"]) == each]
+        for each in sorted(first.items(), key=itemgetter(1))
+    ]
 
 
 def _warning_table(found: Sequence[dict[str, Any]]) -> Table:

@@ -3,9 +3,11 @@ development of every head over the snapshots."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,17 +21,19 @@ from regard.errors import InputError
 from regard.fast.threads import limit_threads
 from regard.interpret.estimates import Estimate, describe_error, error_rates, format_estimate
 from regard.interpret.examination import FILE, Examination, HeadFindings, read_examination
+from regard.interpret.health import FILE as WATCH, read_watch
 from regard.interpret.timeline import (
     SAMPLE_COUNT,
     SAMPLES,
     THRESHOLD,
     Development,
+    Head,
     HeadScores,
     Timeline,
     measure_heads,
     repeated_samples,
 )
-from regard.io import write_file
+from regard.io import is_file, write_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent, plain_table, to_plain
 from regard.runs.loading import SAVEPATH, load, read_task
@@ -144,7 +148,8 @@ def timeline(
     """Measure every head at all snapshots of runs that differ only in their seed.
 
     `runs`: runs, folders of runs, or names of runs in `savepath`; or folders with the checkpoints (`checkpoint-N`) of
-    language models that transformers trained, whose samples are random tokens that are repeated once. `samples`:
+    language models that transformers trained, whose samples are random tokens that are repeated once; or folders that
+    `regard.watch` wrote. `samples`:
     number of samples, the same for all snapshots, drawn by `seed`. `threshold`: score (above 0, below 1) from which a
     head has a role. `progress`: show the number of measured snapshots on standard error. `trust_code`, `trust_edited`:
     as in `regard.load`.
@@ -158,6 +163,9 @@ def timeline(
         raise InputError(f"threshold {threshold} is out of range: choose above 0 and below 1")
     if not runs:
         raise InputError("there are no runs: name the folders of one or more runs")
+    watched = [Path(run) for run in runs if isinstance(run, str | Path) and is_file(Path(run) / WATCH)]
+    if watched and len(watched) == len(runs):
+        return _watch_timeline(watched, threshold)
     checkpoints = [_checkpoints(run) if isinstance(run, str | Path) else [] for run in runs]
     if all(checkpoints):
         return _checkpoint_timeline(checkpoints, samples, threshold, seed, progress)
@@ -197,6 +205,19 @@ def timeline(
         runs=developments,
         remark=describe_model(build_model(configs[0], task)),
     )
+
+
+WATCHED = {
+    "uniform": "relative_entropy",
+    "entropy": "entropy",
+    "previous-token": "previous_token",
+    "current-token": "own_token",
+    "first-token": "first_token",
+}
+SHARES = (
+    "Measured by regard.watch on its probe: the score of a role is the share of the weight on its keys, and a head "
+    "attends uniformly if its entropy is 0.9 of the largest or more. Other roles are not measured."
+)
 
 
 def _development(run: str, seed: int, steps: list[int], scores: Sequence[HeadScores]) -> Development:
@@ -239,6 +260,28 @@ def _checkpoint_timeline(
             developments.append(_development(str(run[0][1].parent), number, steps, scores))
     task = runs[0][0][1].parent.name
     return Timeline(task=task, kind=kind, samples=samples, threshold=threshold, runs=developments, note=drawn.note)
+
+
+def _watch_timeline(folders: Sequence[Path], threshold: float) -> Timeline:
+    """Read what `regard.watch` measured; each folder counts as one seed."""
+    developments = []
+    for number, folder in enumerate(folders):
+        record, scores = read_watch(folder), []
+        losses = [(note["step"], note["loss"]) for note in record.notes if note.get("loss") is not None]
+        if not record.rows:
+            raise InputError(f"{str(folder)!r}: nothing was measured")
+        groups = [(step, [*rows]) for step, rows in groupby(record.rows, lambda row: row["step"])]
+        for step, rows in groups:
+            heads = [Head(row["layer"], row["head"]) for row in rows]
+            even, entropy, *shares = np.array([[row[name] for row in rows] for name in WATCHED.values()], dtype=float)
+            roles, unknown = dict(zip([*WATCHED][2:], shares, strict=True)), np.full(len(rows), np.nan)
+            loss = next((loss for noted, loss in reversed(losses) if noted <= step), math.nan)
+            scores.append(HeadScores(heads, roles, even, unknown, entropy, unknown, loss, math.nan, math.nan))
+        developments.append(_development(str(folder), number, [step for step, _ in groups], scores))
+    steps = {tuple(run.steps) for run in developments}
+    if len(steps) > 1:
+        raise InputError("the folders have measurements of other steps: give trainings with the same steps")
+    return Timeline(task=folders[0].name, kind="", samples=0, threshold=threshold, runs=developments, note=SHARES)
 
 
 UNMATCHED = (
