@@ -29,9 +29,7 @@ def loaded_torch() -> Any:
 def guess_libraries(solution: Any) -> list[Library]:
     """Return the libraries that a function or class may be written for, the more likely library first."""
     torch = loaded_torch()
-    if torch is None:
-        return ["numpy"]
-    if isinstance(solution, type) and issubclass(solution, torch.nn.Module):
+    if torch is not None and isinstance(solution, type) and issubclass(solution, torch.nn.Module):
         return ["torch"]
     namespace = getattr(solution, "__globals__", None)
     if not namespace:
@@ -39,6 +37,8 @@ def guess_libraries(solution: Any) -> list[Library]:
         namespace = dict(vars(module)) if isinstance(solution, type) else {}
     functions = [solution, *vars(solution).values()] if isinstance(solution, type) else [solution]
     codes = [code for function in functions if (code := getattr(function, "__code__", None)) is not None]
+    if torch is None:  # code that names no library may call methods of tensors
+        return ["numpy"] if any(value is np for value in namespace.values()) else ["numpy", "torch"]
     used = [namespace[name] for name in {name for code in codes for name in code.co_names} if name in namespace]
     for values in (used, list(namespace.values())):  # code without a name of a library may call methods of arrays
         origins = [f"{getattr(value, '__name__', '')}.{getattr(value, '__module__', '')}" for value in values]
@@ -56,13 +56,14 @@ def convert_argument(value: Any, library: Library, requires_grad: bool = False) 
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
     if library == "numpy":
         return value.copy(order="K") if isinstance(value, np.ndarray) else value
-    torch = loaded_torch()
+    import torch  # slow to import
+
     if isinstance(value, RandomLanguageModel):
         model = copy.copy(value)
         model.wrap = lambda array: torch.tensor(array, dtype=torch.float32)
         return model
     if isinstance(value, TanhCell):
-        cell = TanhCell(torch.tensor(value.matrix, dtype=torch.float32))
+        cell = TanhCell(torch.tensor(value.matrix, dtype=torch.float32))  # type: ignore[arg-type]
         cell.tanh, cell.concatenate = torch.tanh, torch.cat
         return cell
     if not isinstance(value, np.ndarray):

@@ -15,6 +15,8 @@ from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
 from regard_course.translated import say
 
+CLEAR = re.compile(r"(Name|UnboundLocal|Attribute|Import|ModuleNotFound)Error|TypeError: .*(argument|tuple)")
+"""Errors that say what to correct: the first quantity that differs would hide it."""
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
@@ -65,7 +67,8 @@ def grade(
     parts, first_step = list[str](), None
     if not explanations and any(different):
         parts = ["note_first"] if shown_notes else ["unknown_mistake", "start_here"]
-    if wrong and not explanations and record and not exercise.call:
+    clear = all(report.verdict == "failed" and CLEAR.match(report.words) for report in reports)
+    if wrong and not explanations and record and not exercise.call and not clear:
         failed = [report.verdict == "failed" for report in reports]
         case = choose_case(exercise, cases, different if any(different) else failed)
         if case is not None:
