@@ -34,12 +34,12 @@ def test_contexts_and_outputs_equal_hooks_on_the_projection(name: str, tokenizer
         assert set(cache.left_out.values()) == {
             "the layer computes attention in its own code, which shows only its softmax"
         }
-        assert {activation.rpartition(".")[2] for activation in cache} == {
-            "resid_pre",
-            "weights",
-            "mlp_out",
-            "resid_post",
-        }
+        known = {"resid_pre", "weights", "scores", "mlp_out", "resid_post"}
+        assert {activation.rpartition(".")[2] for activation in cache} == known
+        for activation, scores in cache.items():
+            if activation.endswith(".scores"):
+                weights = cache[activation.replace(".scores", ".weights")]
+                torch.testing.assert_close(scores.softmax(-1), weights, rtol=1e-5, atol=1e-6)
         return
     assert not cache.left_out
     [layer] = [

@@ -210,6 +210,8 @@ class CaptureSession:
     receives: ClassVar[bool] = False
     """Whether the session receives activations other than weights."""
     inputs: Any = None
+    softmax_input: Tensor | None = None
+    """Scores (B, H, Tq, Tk) with the mask, in a layer that computes attention in its own code."""
 
     def receive(self, kind: str, value: Tensor) -> Tensor:
         """Return the value that the current call uses for an activation: here, the unchanged value."""
@@ -420,6 +422,7 @@ class OneHead:
 
     receives = False
     inputs: Any = None
+    softmax_input: Tensor | None = None
 
     def __init__(self, session: CaptureSession, axes: Axes, calls: list[AttentionCall]) -> None:
         self.session, self.heads, self.head, self.calls = session, axes.heads, axes.head or 0, calls

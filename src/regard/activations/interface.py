@@ -440,7 +440,7 @@ class ActivationSession(CaptureSession):
     def next_call_name(self, name: str) -> str | None:
         if self.tracker.paused or active_probe() is not None:
             return None
-        self.call_name, self.inputs = self.tracker.number(name), None
+        self.call_name, self.inputs, self.softmax_input = self.tracker.number(name), None, None
         return self.call_name
 
     def _prefix(self, name: str) -> str:
@@ -486,8 +486,9 @@ class ActivationSession(CaptureSession):
         """Return the scores (B, H, Tq, Tk) of the current call; None if the weights are not their softmax."""
         name = join(self._prefix(self.call_name), "scores")
         if self.inputs is None:
-            self.watch.reasons[name] = OWN_CODE
-            return None
+            if self.softmax_input is None:
+                self.watch.reasons[name] = OWN_CODE
+            return self.softmax_input
         query, key, _, scale, biases, cap = self.inputs()
         key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
         with torch.autocast(query.device.type, enabled=False):

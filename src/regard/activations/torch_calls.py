@@ -46,6 +46,7 @@ from regard.activations.attention_axes import (
 )
 from regard.activations.capture_session import (
     HALF,
+    MASKED,
     AttentionCall,
     AttentionInputs,
     CaptureSession,
@@ -446,7 +447,7 @@ class TorchCallMode(ProbeMode):
                 if not modes or not isinstance(dim, int) or weights.dim() < 2 or not weights.numel():
                     return weights
                 scores = args[0] if args else kwargs["input"]
-                attended = _attend(modes, weights, dim % weights.dim(), product=origin_of(scores) == PRODUCT)
+                attended = _attend(modes, scores, weights, dim % weights.dim())
                 return in_place_of(kwargs.get("out"), attended)
             callers = [(mode, mode.tracker.running[-1]) for mode in modes]
             for mode, caller in callers:
@@ -494,8 +495,9 @@ def last_changed_weights(layer: nn.Module) -> Tensor | None:
     return changed[-1] if changed else None
 
 
-def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, product: bool) -> Tensor:
-    """Change and record the result of a softmax over the axis `keys`."""
+def _attend(modes: Sequence[TorchCallMode], scores: Tensor, weights: Tensor, keys: int) -> Tensor:
+    """Change and record the result of a softmax of scores over the axis `keys`."""
+    product = origin_of(scores) == PRODUCT
     layers = [(mode, mode.softmax_layer()) for mode in modes]
     callers = [(mode, layer) for mode, layer in layers if layer is not None and mode.session.concerns(layer)]
     if not callers:
@@ -529,7 +531,10 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     by_head = known.unfold(weights)
     for target, _ in targets:
         if target.intervenes:
-            by_head = target.change_weights(by_head, nonzero_keys(by_head))
+            target.softmax_input = known.unfold(scores)
+            # Weights of keys with far smaller scores are rounded to 0, as those of hidden keys.
+            mask = nonzero_keys((by_head != 0) | (target.softmax_input > MASKED))
+            by_head = target.change_weights(by_head, mask)
             weights = known.fold(by_head, weights.shape)
             mode.changed[id(module)] = weights.detach()
     for target, name in targets:

@@ -157,6 +157,8 @@ def _print_help(
         regrouped = make_dataclass("Flags", root, frozen=True, kw_only=True)
         _read(regrouped(**values), ["--help"], prog, "")
     _, _, boxes = screen.getvalue().partition("\n\n")  # after the usage, which lists all flags
+    without = lambda found: re.sub(r"\{None\}\||None,", "", found[0]).ljust(len(found[0]))  # noqa: E731
+    boxes = re.sub(r"\{None[,}].*?(?=  | │|\n)", without, boxes)
     text = textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST))
     raw_output().write(f"usage: {escape_controls(prog)} [flags]\n\n{text}\n\n{boxes}")
     if shown and len(shown & flags.keys()) < len(flags):
@@ -180,7 +182,9 @@ def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, Any]
             words = f"{limits.low:,} or more" if limits.high >= UNLIMITED and not limits.excluded else limits.words
             text = f"{text} ({words})"
         # Help is printed unescaped for its colors, so the values in it are escaped.
-        yield option.name, title, Annotated[hint, tyro.conf.arg(help=text)] if text else hint, _escaped(value)
+        # The help says what no value means: a default of None says nothing.
+        shown: dict[str, Any] = {"help_behavior_hint": ""} if value is None else {}
+        yield option.name, title, Annotated[hint, tyro.conf.arg(help=text, **shown)], _escaped(value)
 
 
 def _docstrings(flags: type) -> dict[str, str]:
@@ -273,7 +277,8 @@ def _one_line(box: str) -> str:
     kind = "a whole number" if "INT" in about.split() or "|INT" in about else "a number" if "FLOAT" in about else ""
     if value is not None and kind:
         return f"{flag} {next(filter(None, value.groups()))} is not {kind}: give {kind}"
-    return "; ".join([error, *(part for part in others if part != about)])
+    text = "; ".join([error, *(part for part in others if part != about)])
+    return text.replace("{None}|", "").replace("{None,", "{").replace(" (default: None)", "")
 
 
 def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:

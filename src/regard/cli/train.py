@@ -181,7 +181,7 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
     options, hints = config.options, get_type_hints(type(config.options), include_extras=True)
     choice = ModelChoice(model=config.kind)
     if has_presets(config.task_class, config.kind):
-        text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
+        text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. Default: tiny."
         preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
         sized_class = make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)
         choice = sized_class(model=config.kind)

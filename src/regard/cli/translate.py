@@ -110,7 +110,7 @@ class ConstraintFlags:
     min_length: int = 0
     """Minimum length of an answer in tokens."""
     max_length: int | None = None
-    """Maximum length of an answer in tokens. None: twice the length of its source, plus 50."""
+    """Maximum length of an answer in tokens. Default: twice the length of its source, plus 50."""
     no_repeat_ngram: int = 0
     """Size in tokens of the n-grams that occur at most once in an answer, apart from its prefix; 0: no limit."""
     repetition_penalty: float = 1.0
@@ -497,7 +497,7 @@ class GenerateFlags(SearchFlags):
     input: Path | None = None
     """File of prompts, one per line, instead of PROMPT."""
     new: int | None = None
-    """Number of tokens to generate. None: 20, or fewer if the model has fewer positions left."""
+    """Number of tokens to generate. Default: 20, or fewer if the model has fewer positions left."""
     storage: RunFlags = field(default_factory=RunFlags)
 
 

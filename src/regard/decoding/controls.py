@@ -339,7 +339,7 @@ class Controls:
     min_length: Annotated[int, Limits(0, 10**6)] = 0
     """Minimum length of an answer in tokens, without the end of sequence."""
     max_length: Annotated[int, Limits(1, 10**6)] | None = None
-    """Maximum length of an answer in tokens. None: twice the length of its source, plus 50."""
+    """Maximum length of an answer in tokens. Default: twice the length of its source, plus 50."""
     no_repeat_ngram: Annotated[int, Limits(0, 10**6)] = 0
     """Size in tokens of the n-grams that occur at most once in an answer, apart from its prefix (Paulus et al.
     2018); 0: no limit."""

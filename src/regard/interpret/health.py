@@ -15,8 +15,10 @@ of the model, d width of a head.
 """
 
 import contextlib
+import inspect
 import json
 import math
+import random
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +40,7 @@ from regard.interpret.training_warnings import KINDS, describe, find_warnings
 from regard.io import damage_errors, hold_lock, is_file, make_folder, read_json_lines, write_file
 from regard.libraries import import_library
 from regard.training.run_folder import pack_tensors, read_tensors
+from regard.viz.maps import CROSS, layer_kind
 
 MEASURES = {
     "entropy": "mean entropy of a query's weights, in nats",
@@ -65,37 +68,28 @@ PICTURES = ("weights-first.safetensors", "weights-last.safetensors")
 """Weights of the probe's first sample at the first and at the last measurement: for each layer (H, Tq, Tk) uint8, 255
 times the weight, of at most `SIDE` queries and keys."""
 SIDE = 64
-AT_ONCE = 1024
-"""Numbers of an input, such as tokens, of which the probe's samples run at once."""
 REMEDY = "choose another folder"
 MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "LinearBackward", "ConvolutionBackward", "MatmulBackward")
 """Prefixes of the names of autograd nodes that multiply by a matrix."""
 
 
-class HeadTotals:
-    """The measures of one layer's heads, added up over the samples of the probe."""
+class HeadMeasures:
+    """The measures of one layer's heads in one pass; see `MEASURES`."""
 
-    def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._counts: dict[str, Tensor] = {}
-        self._gram: Tensor | None = None
-        self._largest: Tensor | None = None
-        self._allowed: Tensor | None = None
-        self._counted: Tensor | None = None
+    def __init__(self, name: str) -> None:
+        self.found: dict[str, Tensor] = {}
+        """By name: a measure of each head (H,)."""
         self.finite = True
         """Whether all scores, weights and contexts are finite."""
+        self._reads_itself = layer_kind(name) != CROSS
+        self.allowed: Tensor | None = None
+        """The mask of scores and weights: broadcastable to (B, H, Tq, Tk), True = may attend; None: all may."""
+        self._counted: Tensor | None = None
 
     def _add(self, name: str, values: Tensor, counted: Tensor) -> None:
-        """Add values (B, H, any), of which some count."""
+        """Add the mean of values (B, H, any), of which some count."""
         total = values.double().masked_fill(~counted, 0.0).sum((0, 2))
-        count = counted.expand(values.shape).sum((0, 2))
-        self._sums[name], self._counts[name] = (
-            before.get(name, 0) + now for before, now in ((self._sums, total), (self._counts, count))
-        )
-
-    def mask(self, mask: Tensor) -> None:
-        """Set the mask of the next scores and weights: broadcastable to (B, H, Tq, Tk), True = may attend."""
-        self._allowed = mask
+        self.found[name] = total / counted.expand(values.shape).sum((0, 2))
 
     def add_scores(self, scores: Tensor) -> None:
         """Add scores (B, H, Tq, Tk)."""
@@ -104,21 +98,16 @@ class HeadTotals:
             chosen = scores[:, head].float()
             allowed, counted = self._rows(chosen, head)
             largest.append(chosen.masked_fill(~(allowed & counted.unsqueeze(-1)), -torch.inf).max())
-        now = torch.stack(largest)
+        self.found["largest_score"] = now = torch.stack(largest)
         self.finite = self.finite and bool((now < torch.inf).all()) and not bool(now.isnan().any())
-        self._largest = now if self._largest is None else torch.maximum(self._largest, now)
 
     def _rows(self, rows: Tensor, head: int) -> tuple[Tensor, Tensor]:
         """Return the allowed pairs of a head (B, Tq, Tk), and the queries that count (B, Tq)."""
-        batch, queries, keys = rows.shape
-        mask = self._allowed
-        if mask is None:
-            allowed = torch.ones((), dtype=torch.bool, device=rows.device).expand(rows.shape)
-        else:
-            mask = mask[(None,) * (4 - mask.dim())]
-            allowed = mask[:, head if mask.shape[1] > 1 else 0].expand(batch, queries, keys)
+        mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=rows.device) if self.allowed is None else self.allowed
+        mask = mask[(None,) * (4 - mask.dim())]
+        allowed = mask[:, head if mask.shape[1] > 1 else 0].expand(rows.shape)
         counted = allowed.any(-1)
-        if queries == keys:
+        if rows.shape[1] == rows.shape[2] and self._reads_itself:
             counted = counted & allowed.diagonal(dim1=1, dim2=2)
         return allowed, counted
 
@@ -127,7 +116,7 @@ class HeadTotals:
         self.finite = self.finite and bool(weights.isfinite().all())
         _, heads, queries, keys = weights.shape
         steps = torch.arange(keys, device=weights.device)
-        distances = (steps[:queries, None] - steps).abs().float() if queries == keys else None
+        has_own = queries == keys and self._reads_itself
         columns: dict[str, list[Tensor]] = {}
         counts, choices, ranks = [], [], []
         for head in range(heads):
@@ -142,10 +131,10 @@ class HeadTotals:
                 "largest_weight": rows.amax(-1),
                 "first_token": rows.gather(-1, first[:, None, None].expand(-1, queries, 1)).squeeze(-1),
             }
-            if distances is not None:
+            if has_own:
                 found["own_token"] = rows.diagonal(dim1=1, dim2=2)
                 found["previous_token"] = F.pad(rows.diagonal(-1, 1, 2), (1, 0))
-                found["distance"] = torch.einsum("bqk,qk->bq", rows, distances)
+                found["distance"] = torch.einsum("bqk,qk->bq", rows, (steps[:, None] - steps).abs().float())
             for name, values in found.items():
                 columns.setdefault(name, []).append(values)
             counts.append(counted)
@@ -158,12 +147,11 @@ class HeadTotals:
         for name, parts in columns.items():
             rows_of = choice if name == "relative_entropy" else counted
             if name == "previous_token":
-                rows_of = counted & (torch.arange(queries, device=weights.device) > 0)
+                rows_of = counted & (steps > 0)
             self._add(name, torch.stack(parts, 1), rows_of)
         rank = torch.stack(ranks, 1).unsqueeze(-1)
         self._add("effective_rank", rank, rank.isfinite())
         self._counted = counted.any(1)
-        self._allowed = None
 
     def add_contexts(self, contexts: Tensor) -> None:
         """Add the contexts (B, Tq, H, d) of the heads."""
@@ -172,34 +160,27 @@ class HeadTotals:
 
     def add_contributions(self, contributions: Tensor) -> None:
         """Add what each head writes to the residual stream, (B, Tq, H, D)."""
-        self._add_norms("contribution_norm", contributions)
-        counted = contributions.float()
-        if self._counted is not None:
-            counted = counted.masked_fill(~self._counted[:, :, None, None], 0.0)
-        flat = counted.permute(2, 0, 1, 3).flatten(1)
+        counted = self._add_norms("contribution_norm", contributions)
+        flat = contributions.float().masked_fill(~counted[:, :, None, None], 0.0).permute(2, 0, 1, 3).flatten(1)
         gram = (flat @ flat.T).double()
-        self._gram = gram if self._gram is None else self._gram + gram
+        if len(gram) > 1:
+            norms = gram.diagonal().clamp(min=0).sqrt()
+            same = torch.eye(len(gram), dtype=torch.bool, device=gram.device)
+            self.found["similarity"] = (gram / (norms[:, None] * norms)).masked_fill(same, -torch.inf).amax(1)
 
-    def _add_norms(self, name: str, vectors: Tensor) -> None:
-        norms = vectors.float().norm(dim=-1).transpose(1, 2)
-        counted, shape = self._counted, norms[:, 0].shape
-        rows = norms.new_ones(shape, dtype=torch.bool) if counted is None or counted.shape != shape else counted
-        self._add(name, norms, rows.unsqueeze(1))
+    def _add_norms(self, name: str, vectors: Tensor) -> Tensor:
+        """Add the mean norms of vectors (B, Tq, H, any), and return which queries count (B, Tq)."""
+        norms, counted = vectors.float().norm(dim=-1).transpose(1, 2), self._counted
+        if counted is None or counted.shape != norms[:, 0].shape:
+            counted = norms.new_ones(norms[:, 0].shape, dtype=torch.bool)
+        self._add(name, norms, counted.unsqueeze(1))
+        return counted
 
     def results(self) -> list[dict[str, float | None]]:
         """Return the measures of each head, in the order of `MEASURES`; None for a measure that is not known."""
-        found: dict[str, Tensor] = {name: total / self._counts[name] for name, total in self._sums.items()}
-        if self._largest is not None:
-            found["largest_score"] = self._largest
-        if self._gram is not None and len(self._gram) > 1:
-            norms = self._gram.diagonal().clamp(min=0).sqrt()
-            cosines = self._gram / (norms[:, None] * norms)
-            found["similarity"] = cosines.masked_fill(torch.eye(len(norms), dtype=torch.bool), -torch.inf).amax(1)
-        table = {name: found[name].tolist() for name in MEASURES if name in found}
+        table = {name: list(map(_finite, self.found[name].tolist())) for name in MEASURES if name in self.found}
         heads = len(next(iter(table.values()), []))
-        return [
-            {name: _finite(table[name][head]) if name in table else None for name in MEASURES} for head in range(heads)
-        ]
+        return [{name: table[name][head] if name in table else None for name in MEASURES} for head in range(heads)]
 
 
 def _finite(number: float) -> float | None:
@@ -218,7 +199,8 @@ def _find_matrices(states: Tensor) -> list[Tensor]:
         before = [function for function, _ in node.next_functions]
         if node.name().startswith(MATMULS):
             for function in before:
-                while function is not None and len(function.next_functions) == 1:  # a transposed or converted matrix
+                # A transposed or converted matrix, not the rows of an embedding, which are states.
+                while function is not None and len(function.next_functions) == 1 and "Embedding" not in function.name():
                     function = function.next_functions[0][0]
                 matrix = getattr(function, "variable", None)
                 if matrix is not None and matrix.dim() > 1:
@@ -243,59 +225,39 @@ def _find_parts(states: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 class WatchedInput:
-    """The input on which a model is measured: the arguments of one forward pass, a few samples at a time."""
+    """The input on which a model is measured: the arguments of one forward pass."""
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.args, self.kwargs = _copied(tuple(args)), _copied(dict(kwargs))
-        self.autocast = {
-            device: torch.get_autocast_dtype(device)
-            for device in {tensor.device.type for tensor in _tensors((self.args, self.kwargs))}
-            if torch.is_autocast_enabled(device)
-        }
-        sizes = {len(tensor) for tensor in _tensors((self.args, self.kwargs)) if tensor.dim()}
-        self.samples = max(sizes.pop(), 1) if len(sizes) == 1 else 1
-        """Number of samples; 1 if the tensors have no common first dimension."""
-        numbers = max((tensor.numel() for tensor in _tensors((self.args, self.kwargs))), default=1) // self.samples
-        self.at_once = max(1, AT_ONCE // max(numbers, 1))
-        """Number of samples that run at once: few, so that the weights of long samples need little memory."""
-
-    def inputs(self, sample: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments for the samples from one on."""
-        if self.samples == 1:
-            return self.args, self.kwargs
-        part = slice(sample, sample + self.at_once)
-        return _copied(self.args, part), _copied(self.kwargs, part)
+        on = filter(torch.is_autocast_enabled, ("cpu", "cuda", "mps", "xpu"))
+        self.autocast = {device: torch.get_autocast_dtype(device) for device in on}
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [value] if isinstance(value, Tensor) else [tensor for part in parts for tensor in _tensors(part)]
-
-
-def _copied(value: Any, part: slice = slice(None)) -> Any:
-    """Return the value with copies of its tensors, of which only one part of the first dimension is copied."""
+def _copied(value: Any) -> Any:
+    """Return the value with copies of its tensors."""
     if isinstance(value, Tensor):
-        return (value[part] if value.dim() else value).detach().clone()
+        return value.detach().clone()
     if isinstance(value, Mapping):
-        return type(value)({name: _copied(item, part) for name, item in value.items()})  # type: ignore[call-arg]
-    if type(value) in (list, tuple):
-        return type(value)(_copied(item, part) for item in value)
-    return value
+        return type(value)({name: _copied(item) for name, item in value.items()})  # type: ignore[call-arg]
+    return type(value)(map(_copied, value)) if type(value) in (list, tuple) else value
 
 
 @contextmanager
 def _unchanged(model: nn.Module) -> Iterator[None]:
     """Restore the random states, modes and buffers of a model after the block, which runs in evaluation mode."""
-    modes = {module: module.training for module in model.modules()}
+    modes = {module: (module.training, dict(module._buffers)) for module in model.modules()}
     buffers = {buffer: buffer.detach().clone() for buffer in model.buffers() if buffer.device.type != "meta"}
     devices = sorted({buffer.device.index for buffer in model.parameters() if buffer.is_cuda})
+    drawn = random.getstate()
     with torch.random.fork_rng(devices=devices):
         try:
             model.eval()
             yield
         finally:
-            for module, mode in modes.items():
+            random.setstate(drawn)
+            for module, (mode, named) in modes.items():
                 module.training = mode
+                module._buffers.update(named)
                 # After a pass without a backward pass, FSDP2 would reuse the whole parameters in later steps.
                 getattr(module, "reshard", tuple)()
             with torch.no_grad():
@@ -319,26 +281,27 @@ class HealthMeter:
 
     def measure(self, probe: WatchedInput) -> dict[str, list[dict[str, float | None]]]:
         """Run the model on a probe; return by layer the measures of each head."""
-        totals: dict[str, HeadTotals] = {}
+        totals: dict[str, HeadMeasures] = {}
         sharded = any(hasattr(parameter, "full_tensor") for parameter in self.model.parameters())
         first = self.parts is None and not sharded
         parts: dict[str, list[list[tuple[str, Tensor]]]] = {}
-        pending: list[tuple[HeadTotals, Tensor]] = []
-        sample = 0
+        pending: list[tuple[HeadMeasures, Tensor]] = []
 
         def receive(name: str, value: Tensor, _continues: bool) -> Tensor:
             layer, _, kind = name.rpartition(".")
-            total = totals.setdefault(layer, HeadTotals())
+            total = totals.setdefault(layer, HeadMeasures(layer))
             if kind in ("q", "k"):
                 if first and value.requires_grad:
                     names = {id(parameter): name for name, parameter in self.model.named_parameters()}
                     found = [(names[id(matrix)], part) for matrix, part in _find_parts(value) if id(matrix) in names]
                     parts.setdefault(layer, [[], []])["qk".index(kind)] = found
+            elif kind == "mask":
+                total.allowed = value.detach()
             elif kind != "z":
-                if kind == "weights" and not sample:
+                if kind == "weights":
                     part = value.detach()[0, :, :SIDE, :SIDE].float().nan_to_num().clamp(0, 1)
                     self.pictures[layer] = (255 * part).round().byte().cpu()
-                {"mask": total.mask, "scores": total.add_scores, "weights": total.add_weights}[kind](value.detach())
+                (total.add_scores if kind == "scores" else total.add_weights)(value.detach())
             else:
                 total.add_contexts(value.detach())
                 module = watch.tracker.modules.get(watch.tracker.running[-1]) if watch.tracker.running else None
@@ -347,7 +310,7 @@ class HealthMeter:
                     project(module.out_proj, pending.pop())
             return value
 
-        def project(module: Any, waiting: tuple[HeadTotals, Tensor]) -> None:
+        def project(module: Any, waiting: tuple[HeadMeasures, Tensor]) -> None:
             total, contexts = waiting
             matrix = module.weight if isinstance(module, nn.Linear) else module.weight.T
             by_head = matrix.detach().unflatten(1, contexts.shape[-2:]).to(contexts.dtype)
@@ -370,12 +333,8 @@ class HealthMeter:
             for module in filter(is_linear, self.model.modules()):
                 stack.callback(module.register_forward_pre_hook(read).remove)
             stack.enter_context(watch.run())
-            for sample in range(0, probe.samples, probe.at_once):
-                args, kwargs = probe.inputs(sample)
-                self.model(*args, **kwargs)
-                if first:
-                    first, self.parts = False, parts
-                    stack.enter_context(torch.no_grad())
+            self.model(*_copied(probe.args), **_copied(probe.kwargs))
+            self.parts = parts if first else self.parts
         self.left_out = watch.missing() | (dict.fromkeys(GRADIENTS, SHARDED) if sharded else {})
         self.finite = {layer: total.finite for layer, total in totals.items()}
         return {layer: total.results() for layer, total in totals.items()}
@@ -429,6 +388,10 @@ class WatchRecord:
 class TrainingWatch(WatchRecord):
     """The measures of a model during a training; see `watch`."""
 
+    probe: WatchedInput | None = None
+    _hooks: Sequence[Any] = ()
+    _taken = False  # whether the probe is the first batch
+
     def __init__(
         self, model: Any, every: int, folder: Path | None, probe: Any, resume: bool, tensorboard: bool
     ) -> None:
@@ -442,13 +405,17 @@ class TrainingWatch(WatchRecord):
         self.step = 0
         """Number of training steps so far."""
         self._clock: Any = None
-        self._stack, self._hooks = ExitStack(), list[Any]()
+        self._stack = ExitStack()
         self._file: Any = None
+        self._stored: list[dict[str, Any]] = []
         self._writer: Any = None
         self._tensorboard = tensorboard
         self._parameters: set[int] = set()
         self._failed = False
         self._warned: set[tuple[str, str, int]] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # a copy of the model, such as an average, has the hooks of an empty watch
 
     def __enter__(self) -> "TrainingWatch":
         self._parameters = {id(parameter) for parameter in self.given.parameters()}
@@ -474,15 +441,17 @@ class TrainingWatch(WatchRecord):
             self._file.close()
         if kind is None and self._clock is None:
             warnings.warn(
-                "inside regard.watch, no optimizer of the model took a step: nothing was measured", stacklevel=2
+                "inside regard.watch, no optimizer of PyTorch changed the model: nothing was measured (see watch.tick)",
+                stacklevel=2,
             )
 
-    def note(self, **numbers: float | str) -> None:
-        """Write numbers of the training, such as its loss, at the current step.
+    def note(self, **numbers: Any) -> None:
+        """Write numbers of the training, such as its loss, at the current step; None for a number that is not finite.
 
         watch.note(loss=loss.item())
         """
-        self.notes.append({"step": self.step, **numbers})
+        finite = {name: _finite(value) if isinstance(value, float) else value for name, value in numbers.items()}
+        self.notes.append({"step": self.step, **finite})
         self._write(self.notes[-1:])
 
     def _remove_hooks(self) -> None:
@@ -492,21 +461,26 @@ class TrainingWatch(WatchRecord):
     def _take_probe(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Copy the first batch of the training, which becomes the probe."""
         if module.training and torch.is_grad_enabled() and self.probe is None:
-            self.probe, self._called = WatchedInput(args, kwargs), module
+            self.probe, self._called, self._taken = WatchedInput(args, kwargs), module, True
             self._remove_hooks()
 
     def _is_clock(self, optimizer: Any) -> bool:
         """Return whether an optimizer is the first that updates the model: its steps are those of the training."""
-        if self._clock is None:
-            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            if self._parameters.isdisjoint(map(id, parameters)):
+        if optimizer is not self._clock:
+            parameters = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            if self._parameters.isdisjoint(parameters):
                 return False
-            self._clock = optimizer
-            if self.resume:
+            is_first, self._clock = self._clock is None, optimizer
+            self._parameters &= parameters  # an optimizer that replaces this one counts on
+            if self.resume and is_first:
                 steps = [float(state["step"]) for state in optimizer.state.values() if "step" in state]
                 self.step = int(max(steps, default=self.step))
                 self._drop_rows()
-        return optimizer is self._clock
+                if self.rows and self._taken:
+                    self.note(
+                        error="earlier steps were measured on another probe: the first batch before the interruption"
+                    )
+        return True
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         # Lightning runs the model inside the step: there is no probe before the first step.
@@ -546,8 +520,8 @@ class TrainingWatch(WatchRecord):
             warnings.warn(message, stacklevel=2)
             self.note(error=message)
             return
-        if is_first and self.meter.left_out:
-            self.note(error=describe_left_out(self.meter.left_out))
+        if is_first and (self.meter.left_out or not measures):
+            self.note(error=describe_left_out(self.meter.left_out) if measures else "no attention was found")
             warnings.warn(f"regard.watch: {self.notes[-1]['error']}", stacklevel=2)
         if self.rows and self.rows[-1]["step"] == self.step:
             return
@@ -560,7 +534,10 @@ class TrainingWatch(WatchRecord):
         found = find_warnings(rows, self.rows[-len(rows) :])
         self.rows += rows
         self._write(rows + found)
-        self._log(rows)
+        try:
+            self._log(rows)
+        except Exception as error:  # of TensorBoard or wandb
+            warnings.warn(f"regard.watch: the measures of step {self.step} were not logged: {error}", stacklevel=2)
         self._keep_pictures(self.meter.pictures)
         self.warnings += found
         self._warn(found)
@@ -580,24 +557,24 @@ class TrainingWatch(WatchRecord):
             if not self.resume:
                 raise InputError(f"{str(path)!r} exists: continue it with resume=True, or choose another folder")
             stored = [*read_json_lines(path, dict[str, Any], REMEDY)]
-            if stored[:1] != [about]:
-                raise InputError(f"{str(path)!r} is of another model, {stored[:1]}: choose another folder")
+            if stored and stored[0] != about:
+                raise InputError(f"{str(path)!r} is of another model, {stored[0]}: choose another folder")
             self._stored = stored[1:]
             self.pictures[0] = _read_picture(path.with_name(PICTURES[0]))
             self.step = max((row["step"] for row in self._stored), default=0)
+        self._about = about
         self._file = path.open("a", encoding="utf-8")
-        if not self.resume:
+        if not self._stored:
             self._write([about])
 
     def _drop_rows(self) -> None:
         """Rewrite the file of an earlier training without the rows of later steps, which are measured again."""
-        kept = [row for row in self._stored if row["step"] <= self.step]
+        kept = [row for row in self._stored if row["step"] <= self.step] + self.notes
         self._sort(kept)
         self._warned = set(map(_key, self.warnings))
         if self._file is not None:
             path = Path(self._file.name)
-            first, _, _ = path.read_text(encoding="utf-8").partition("\n")
-            write_file(path, "\n".join([first, *map(json.dumps, kept), ""]).encode())
+            write_file(path, "\n".join([*map(json.dumps, [self._about, *kept]), ""]).encode())
             self._file.close()
             self._file = path.open("a", encoding="utf-8")
 
@@ -615,9 +592,8 @@ class TrainingWatch(WatchRecord):
             for name in (*MEASURES, *GRADIENTS)
             if row[name] is not None
         }
-        for name, value in numbers.items():
-            if self._writer is not None:
-                self._writer.add_scalar(name, value, self.step)
+        for name, value in numbers.items() if self._writer is not None else ():
+            self._writer.add_scalar(name, value, self.step)
         if run is not None:  # sent with the next numbers of the training, whose step wandb counts
             run.log({"watched step": self.step, **numbers}, commit=False)
 
@@ -694,6 +670,9 @@ def watch(
     return TrainingWatch(model, every, None if out is None else Path(out), probe, resume, tensorboard)
 
 
+_started: dict[str, TrainingWatch] = {}  # those of callbacks, by folder
+
+
 @public
 class WatchCallback:
     """`watch` for the trainers of transformers and Lightning.
@@ -713,6 +692,7 @@ class WatchCallback:
         if len(type(self).__bases__) == 1:  # no library, see `__new__`
             raise InputError("WatchCallback needs transformers or lightning: import it first, or use regard.watch")
         super().__init__()
+        inspect.signature(watch).bind(None, **options)
         self.options = options
         self.watch: TrainingWatch | None = None
 
@@ -733,8 +713,11 @@ class WatchCallback:
         """End the watch."""
         if self.watch is not None:
             self.watch.__exit__(None)
+            _started.pop(str(self.options.get("out")), None)
             self.watch = None
 
     def _start(self, model: Any, step: int) -> None:
-        self.watch = watch(model, **{"resume": step > 0, **self.options})
+        if earlier := _started.pop(str(self.options.get("out")), None):  # of a training that failed
+            earlier.__exit__(None)
+        self.watch = _started[str(self.options.get("out"))] = watch(model, **{"resume": step > 0, **self.options})
         self.watch.__enter__()

@@ -14,10 +14,10 @@ RATES = "training_warnings.json"
 KINDS = {
     "entropy collapse": ("relative_entropy", "below"),
     "growing scores": ("largest_score", "above"),
-    "dead head": ("share of the layer's largest contribution_norm", "below"),
+    "dead head": ("share of the layer's largest contribution_norm (0 if no query may attend)", "below"),
     "copied heads": ("similarity", "above"),
     "sudden change": ("change of relative_entropy since the measurement before", "above"),
-    "not a number": ("1 if a score, weight or context is not finite", "above"),
+    "not a number": ("number of scores, weights or contexts that are not finite (1: some)", "above"),
 }
 """For each kind of warning, its value, and on which side of the threshold a value gives the warning."""
 
@@ -49,7 +49,7 @@ def values(rows: Sequence[Row], before: Iterable[Row]) -> Iterator[tuple[Row, st
             yield row, "sudden change", abs(row["relative_entropy"] - last)
         if norm is not None:
             largest = max(other["contribution_norm"] or 0.0 for other in rows if other["layer"] == row["layer"])
-            yield row, "dead head", norm / largest if largest else 1.0
+            yield row, "dead head", norm / largest if largest else float(not row["step"])
 
 
 def find_warnings(rows: Sequence[Row], before: Iterable[Row]) -> list[dict[str, Any]]:

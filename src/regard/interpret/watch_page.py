@@ -48,7 +48,7 @@ def render_watch(record: Any, note: str = "", script: str = "") -> str:
         note,
         Markup(_grid(heads, layers, warned)),
         f"Each row is a layer, each column a head. Curve: mean entropy of the weights, divided by that of equal "
-        f"weights (dashed), from step {first} to {last}; the line below is 0. Red: {len(warned)} heads with a warning. "
+        f"weights (dashed), from step {first} to {last}; the line below is 0. Red: {len(warned)} with a warning. "
         f"Click a curve for the measures of the head and its weights on the probe, then and now.",
         Markup("".join(_sections(record, heads, layers))),
         *(f"{describe(rows)}." for rows in _by_kind(record.warnings)),
@@ -125,7 +125,7 @@ def _shown(number: float | None) -> str:
 
 def _picture(weights: Tensor | None, head: int) -> str:
     """Return the weights (H, Tq, Tk) of one head as an image."""
-    if weights is None:
+    if weights is None or head >= len(weights):
         return f"<p>{UNMEASURED}</p>"
     image, content = Image.fromarray(weights[head].contiguous().numpy(), "P"), io.BytesIO()
     image.putpalette(PALETTE)

@@ -49,10 +49,10 @@ class DecoderOnlyConfig(ModelConfig):
     heads: Annotated[int, Limits(1, 10**6)] = 4
     """Number of heads of each attention layer; a divisor of hidden, unless head_size is given."""
     head_size: int | None = None
-    """Width of each head. None: hidden / heads."""
+    """Width of each head. Default: hidden / heads."""
     key_value_heads: int | None = None
     """Number of heads of keys and values, each shared by heads / key_value_heads heads of queries (Ainslie et
-    al. 2023). None: heads."""
+    al. 2023). Default: heads."""
     feed_forward: bool = True
     """Add a feed-forward layer after each attention layer. With --no-feed_forward, the model has only attention
     layers."""
@@ -86,7 +86,7 @@ class DecoderOnlyConfig(ModelConfig):
     """Use the embedding as the output layer. With --no-tied or concatenated positions, the output layer is a
     separate matrix."""
     init_std: Annotated[float, Limits(0, 10, "both")] | None = None
-    """Standard deviation of the initial matrices (above 0). None: 0.8 / sqrt(hidden). GPT-2: 0.02."""
+    """Standard deviation of the initial matrices (above 0). Default: 0.8 / sqrt(hidden). GPT-2: 0.02."""
     dropout: Annotated[float, Limits(0, 1, "high")] = 0.0
     """Dropout rate for the embeddings and the output of each layer."""
 

@@ -387,7 +387,7 @@ class RecurrentConfig(ModelConfig):
     hidden: Annotated[int, Limits(1, 65_536)] = 128
     """Width of the decoder's state, and also of the memory if enc_hidden is not given."""
     enc_hidden: int | None = None
-    """Width of the memory; each direction of the encoder has half of this width. None: hidden. A width other
+    """Width of the memory; each direction of the encoder has half of this width. Default: hidden. A width other
     than hidden needs a score that accepts two widths: general, concat or additive."""
     bidirectional: bool = True
     """Read the source forwards and backwards. Without this flag, the encoder reads only forwards, with the full
@@ -408,12 +408,12 @@ class RecurrentConfig(ModelConfig):
     score (as in --score, cosine, soft_capped, scalable), or both joined by a comma, or your own part as
     module:Class. See docs/reference/mechanisms.md."""
     score_width: Annotated[int, Limits(1, 65_536)] | None = None
-    """Inner width of the scores concat and additive. None: hidden."""
+    """Inner width of the scores concat and additive. Default: hidden."""
     context: ContextTo = "output"
     """Use of the context: input of the decoder's cell (cell, Bahdanau), input of the output layer (output,
     Luong), or both."""
     query: Query | None = None
-    """State of the decoder's cell that is used as the query: previous or current. None: current if context is
+    """State of the decoder's cell that is used as the query: previous or current. Default: current if context is
     output, otherwise previous."""
     input_feeding: bool = False
     """Feed the input of the output layer to the cell of the next step (Luong). Requires context output."""

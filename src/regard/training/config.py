@@ -174,7 +174,7 @@ class TrainingConfig:
     steps: Annotated[int, Limits(1, 10**9)] = 2000
     """Number of training steps. Each step trains on one batch."""
     lr: Annotated[float, Limits(0, math.inf, "both")] | None = None
-    """Learning rate: the peak of the schedule, or the constant rate. None: 0.05 with the recipe regard (0.005
+    """Learning rate: the peak of the schedule, or the constant rate. Default: 0.05 with the recipe regard (0.005
     with encoder layers); 0.01 with the recipe seed (0.001 with encoder layers); 0.005 for recurrent models;
     0.001 for language models; 0.002 for Transformers and custom models."""
     seed: Annotated[int, Limits(0, 2**32 - 1)] = 0
