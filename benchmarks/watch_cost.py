@@ -4,7 +4,7 @@
 
 A GPT-2 with 12 layers of 12 heads and 1,024 tokens, and one with 2 layers of 4 heads and 64 tokens, train on random
 tokens. In each round, steps and measurements take turns. The table shows medians, and the memory that a measurement
-allocates beyond that of the model, relative to the weights of one layer.
+allocates beyond that of a training step, relative to the weights of one layer.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main() -> None:
                 run()
                 times[kind].append(time.process_time() - began)
         seconds, cost = (statistics.median(values) for values in times.values())
-        memory = peak_during(lambda: meter.measure(probe))  # noqa: B023
+        memory = max(0, peak_during(lambda: meter.measure(probe)) - peak_during(step))  # noqa: B023
         share = memory / (4 * batch * heads * length**2)
         print(
             f"| {name} | {seconds:.3f} | {cost:.3f} | {cost / seconds:.2f} % | {100 * cost / seconds:.0f} % "
