@@ -197,7 +197,8 @@ def test_help_shows_the_common_flags_with_their_ranges(command: Command, task: s
     assert {*flags} < {*re.findall(r"^│ (--\w+)", everything, re.MULTILINE)}
     text = " ".join(out.replace("│", " ").split())
     assert "Each step trains on one batch. (1 or more)" in text
-    assert out.endswith(f"regard train {task} --help-all shows all {len(re.findall('^│ --', everything, re.M))} flags.\n")
+    count = len(re.findall("^│ --", everything, re.MULTILINE))
+    assert out.endswith(f"regard train {task} --help-all shows all {count} flags.\n")
 
 
 @pytest.mark.parametrize(

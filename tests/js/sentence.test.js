@@ -39,7 +39,7 @@ test("one, two or three inputs by name, more by number", () => {
   assert.equal(said([0.04, 0.9, 0.03, 0.03]), "B (90%).");
   assert.equal(said([0.6, 0.4, 0, 0]), "A (60%) and B (40%).");
   const keys = ["A", "B", "C", "D", "E", "F"];
-  assert.equal(said([0.3, 0.2, 0.2, 0.2, 0.05, 0.05], { keys }), "four of 6 inputs, mostly A, with 90% in all.");
+  assert.equal(said([0.3, 0.2, 0.2, 0.2, 0.05, 0.05], { keys }), "four of 6 inputs with 90% in all, most on A.");
 });
 
 test("nothing in particular, and nothing at all", () => {

@@ -184,7 +184,7 @@ def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, Any]
         # Help is printed unescaped for its colors, so the values in it are escaped.
         # The help says what no value means: a default of None says nothing.
         shown: dict[str, Any] = {"help_behavior_hint": ""} if value is None else {}
-        yield option.name, title, Annotated[hint, tyro.conf.arg(help=text, **shown)], _escaped(value)
+        yield option.name, title, Annotated[hint, tyro.conf.arg(help=text or None, **shown)], _escaped(value)
 
 
 def _docstrings(flags: type) -> dict[str, str]:

@@ -166,8 +166,9 @@ def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
     if flags.json is not None:
         write_json(flags.json, report.json(), indent=1)
     steps = f"{run.step} of {run.config.training.steps} steps"
-    sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{describe_answer(attention)}\n\n")
+    sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n\n")
     print_table(attention.table())
+    sys.stdout.write(f"\n{describe_answer(attention)}\n\n{report}\n")
     if flags.weights:
         sys.stdout.write(f"\n{describe_weights(attention)}\n")
     if plot is not None:

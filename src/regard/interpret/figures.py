@@ -143,7 +143,7 @@ def heads_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[st
     steps = sorted({layer.weights.shape[1:] for layer in layers})
     sizes = ", ".join(f"{queries} queries and {keys} keys" for queries, keys in steps)
     caption = [
-        f"Attention of the heads of {describe(subject)} on {words}: {len(layers)} layers, {sizes}."
+        f"Attention of the heads of {describe(subject)} on {words}: {plural(len(layers), 'layer')}, {sizes}."
         " A row is a layer, from the first at the top; in each panel a row is a query and a column is a key.",
         grid.notes,
         *remarks(attention),
@@ -354,7 +354,7 @@ def entropy_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
     means = [float(np.mean(values)) for values in uniform.values()]
     caption = [
         f"Entropy of the attention weights of {describe(subject)} by layer, in nats: each dot is a head, mean"
-        f" over queries, and {words}. 0: all weight on one key. Dashed: uniform attention to the same keys.",
+        f" over queries, and {words}. 0: all weight on one key. Gray: uniform attention to the same keys.",
         interval_words(len(maps), len(rows)),
     ]
     draw = lambda: draw_by_layer(table, means, options.width, "entropy (nats)", "uniform")  # noqa: E731

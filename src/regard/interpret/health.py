@@ -713,7 +713,6 @@ class WatchCallback:
         """End the watch."""
         if self.watch is not None:
             self.watch.__exit__(None)
-            _started.pop(str(self.options.get("out")), None)
             self.watch = None
 
     def _start(self, model: Any, step: int) -> None:

@@ -637,11 +637,10 @@ COLOURS = {
     "current-token": "#e69f00",
     "first-token": "#cc79a7",
     "next-token": "#56b4e9",
-    RELEVANT: "#d55e00",
-    "same-position": "#009e73",
+    RELEVANT: "#882255",
+    "same-position": "#999933",
 }
-"""Colors of Okabe and Ito (2008), which are distinct for color-blind readers. Roles of the same kind of layer
-have different colors."""
+"""Colors of Okabe and Ito (2008), and two of Tol (2021), which are distinct for color-blind readers."""
 GREY = "#7f8894"
 STRIP, ROW = 1.05, 0.2  # Height of a role's strip and of a head's row, in inches
 

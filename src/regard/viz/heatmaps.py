@@ -352,10 +352,14 @@ class HeadGrid:
 
     @property
     def panels(self) -> tuple[float, list[float]]:
-        left = SIDES + letter_size()[0] * max(map(len, self.labels))
-        across = min((self.width - left - BAR) / max(map(len, self.rows)), PANEL)
+        """The width of a panel, and the height of each row, in inches."""
+        across = min((self.width - self._around) / max(map(len, self.rows)), PANEL)
         heights = [across * min(max(row.shape[1] / row.shape[2], 0.25), 1.5) for row in self.rows]
         return across, [height * min(1.0, GRID_TALLEST / sum(heights)) for height in heights]
+
+    @property
+    def _around(self) -> float:
+        return SIDES + letter_size()[0] * max(map(len, self.labels)) + BAR
 
     @property
     def notes(self) -> str:
@@ -379,7 +383,7 @@ class HeadGrid:
             line = np.concatenate([np.pad(panel, ((0, gap), (0, gap), (0, 0))) for panel in panels], axis=1)
             lines.append(np.pad(line, ((0, 0), (0, line.shape[1] // len(row) * (columns - len(row))), (0, 0))))
         image = np.concatenate(lines)
-        figure = new_figure(self.width, sum(heights) + 0.42)
+        figure = new_figure(min(self.width, max(columns * across, 1) + self._around), sum(heights) + 0.42)
         axes = figure.subplots()
         axes.imshow(image, interpolation="none", aspect="equal")
         centres = np.cumsum([0, *map(len, lines)])[:-1] + [len(line) / 2 for line in lines]

@@ -224,14 +224,14 @@ def letter_colour(share: float) -> str:
 def draw_by_layer(
     values: Mapping[str, Sequence[float]], reference: Sequence[float], width: float, unit: str, reference_name: str
 ) -> Figure:
-    """Draw the values of the heads of each layer as dots, the mean over heads as a line, and a reference value
-    per layer."""
+    """Draw the values of the heads of each layer as dots, and the mean over heads and a reference value as
+    marks."""
     figure, [axes] = make_panels(1, width, 2.2)
     dots = np.array([(row, value) for row, heads in enumerate(values.values()) for value in heads])
     axes.plot(*dots.T, "o", color="C0", alpha=0.6, markeredgewidth=0, label="one head")
     means = [float(np.mean(heads)) for heads in values.values()]
-    axes.plot(means, color="C1", marker="_", label="mean of the heads")
-    axes.plot(list(reference), color="0.4", linestyle="--", marker="_", label=reference_name)
+    for marks, colour, name in ((means, "C1", "mean of the heads"), (list(reference), "0.4", reference_name)):
+        axes.plot(marks, "_", color=colour, markersize=12, markeredgewidth=2, label=name)
     letter, line = letter_size()
     rotated = letter * (max(map(len, values)) + 1) * len(values) > width - 0.6 and max(map(len, values)) > 3
     every = label_interval(len(values), width - 0.6, line if rotated else letter * (max(map(len, values)) + 1))

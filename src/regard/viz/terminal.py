@@ -13,6 +13,7 @@ from rich.text import Text
 from regard.viz.maps import (
     CROSS,
     UNFINITE,
+    WORD_START,
     AlignedHead,
     LayerMap,
     Map,
@@ -180,7 +181,7 @@ class _Heatmap:
             legend.append(shade * 3, style=colour)
         legend.append(f"  0 to {self.largest:.3f}, one scale", style="dim")
         if relevant:
-            legend.append("    x  the answer depends on this input", style="dim")
+            legend.append("    x  the answer depends on it", style="dim")
         if not all(np.isfinite(layer.weights).all() for layer in self.layers):
             legend.append(f"    {NOT_FINITE}  {UNFINITE}", style="dim")
         return legend
@@ -198,7 +199,7 @@ def _header_lines(labels: list[str]) -> Iterator[list[str]]:
 
 
 def _cut_label(label: str, most: int) -> str:
-    label = shown_label(label)
+    label = label.removeprefix(WORD_START) or shown_label(label)
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 

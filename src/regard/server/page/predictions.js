@@ -1,8 +1,8 @@
 // The likeliest next tokens, or those at a mask, and writing on: a card of the inspector.
 
 import { cssColour } from "../../viz/js/colours.js";
-import { button, checkbox, messageOf, node, secondaryText, withIcon } from "../../viz/js/dom.js";
-import { percent, tokenLabel } from "../../viz/js/labels.js";
+import { button, checkbox, messageOf, node, oneTabStop, secondaryText, withIcon } from "../../viz/js/dom.js";
+import { percent, plainToken, tokenLabel } from "../../viz/js/labels.js";
 import { latest } from "../../viz/js/arithmetic.js";
 import { attributionGrid, lensTable } from "./logit-pictures.js";
 
@@ -165,11 +165,12 @@ export class Predictions {
       item.append(this.writeButton(token), bars, share);
       list.append(item);
     }
+    oneTabStop([...list.querySelectorAll("button")], 0);
     const where = this.kind === "next" ? "After" : "At";
     const limited = found.kept_share < 0.99995;
     const kept = `${found.kept.toLocaleString("en")} tokens kept, ${percent(found.kept_share)} together; shares are divided by that.`;
     const lines = [
-      secondaryText(`${where} “${tokenLabel(found.at)}”, position ${found.position}. ${limited ? kept : ""}`),
+      secondaryText(`${where} “${plainToken(found.at)}”, position ${found.position}. ${limited ? kept : ""}`),
     ];
     if (this.unmasked) {
       lines.push(
@@ -184,7 +185,8 @@ export class Predictions {
 
   /** @param {Token} token */
   writeButton(token) {
-    const writing = button(tokenLabel(token.token), () => this.writeOn(token));
+    const label = this.view?.selection.chosen.spaces ? tokenLabel(token.token) : plainToken(token.token);
+    const writing = button(label, () => this.writeOn(token));
     writing.disabled = token.text === null;
     const same = token.same_tokens ? "" : "; the tokenizer splits the longer text into other tokens";
     const verb = this.kind === "next" ? "Write this token and attend again" : "Fill in this token and attend again";

@@ -5,7 +5,7 @@ import { button, node, secondaryText } from "./dom.js";
 import { originalLayer } from "./scene.js";
 import { headTag, namesWithKind, percent, tokenLabel } from "./labels.js";
 
-/** @import { InterventionData, LayerData } from "./data.js" */
+/** @import { InterventionData, LayerData, MapData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Actions, Scene } from "./scene.js" */
 
@@ -30,14 +30,23 @@ function outputBars({ map, data }) {
   const same = map.outputs.every((label, step) => label === original?.outputs[step]);
   if (!original || !map.probabilities.length) return [];
   if (!same) return [secondaryText("The outputs changed, so their probabilities are not compared.")];
-  const change = map.probabilities.map((now, step) => Math.abs(now - original.probabilities[step]));
+  /** The answer at a step, if it is a number. @param {Pick<MapData, "prediction">} from @param {number} step */
+  const said = ({ prediction }, step) => (Array.isArray(prediction) ? `${prediction[step]}: ` : "");
+  const change = map.probabilities.map(
+    (now, step) => Math.abs(now - original.probabilities[step]) + Number(said(map, step) !== said(original, step)),
+  );
   const steps = [...change.keys()]
     .sort((first, second) => change[second] - change[first])
     .slice(0, MOST_OUTPUTS)
     .sort((first, second) => first - second);
   const rows = steps.map((step) => {
     const [before, now] = [original.probabilities[step], map.probabilities[step]];
-    return pairedRow(tokenLabel(map.outputs[step]), before, now, `${percent(before)} → ${percent(now)}`);
+    return pairedRow(
+      tokenLabel(map.outputs[step]),
+      before,
+      now,
+      `${said(original, step)}${percent(before)} → ${said(map, step)}${percent(now)}`,
+    );
   });
   const left = map.outputs.length - steps.length;
   const title = `Probability of each output${left ? `; ${left} outputs that changed less are left out` : ""}`;

@@ -166,6 +166,7 @@ export class Details {
       ];
     });
     if (can && why && state.why && !scene.hovering) why.show(scene, colours); // it asks the model
+    if (state.why && !this.explaining) this.parts.why.element.scrollIntoView({ block: "start" });
   }
 
   /** @param {Scene} scene @param {Palette} colours @param {boolean} can */

@@ -140,18 +140,15 @@ async function storedExplanation(map, { layer: name, head, output, key, temperat
     temperature,
     weights,
     values,
-    context: own ? await row(sums.context, head, output) : weightedSum(values, weights),
+    context: own
+      ? await row(sums.context, head, output)
+      : values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0)),
     added: await row(sums.added, output),
     own_part: own ? await slice(sums.own_part, head, output) : null,
     before_norm: own ? await slice(sums.before_norm, output) : null,
     after_norm: own ? await slice(sums.after_norm, output) : null,
     answered: own && layer.kind !== "encoder" ? (map.sums?.answers[output] ?? null) : null,
   };
-}
-
-/** The weighted sum of vectors. @param {number[][]} values @param {number[]} weights */
-function weightedSum(values, weights) {
-  return values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0));
 }
 
 /**

@@ -61,7 +61,9 @@ function arrange(layers, turned, { width, height, largest = LARGEST, factor = te
   /** @type {Geometry} */
   const made = { tiles: [], titles: [], side, turned, width: left + across * step + apart, height: top, row };
   const { tiles, titles } = made;
-  titles.push({ x: 0, y: line / 2, text: turned ? "↓ heads   → layers" : "↓ layers   → heads", align: "start" });
+  const title = turned ? "↓ heads   → layers" : "↓ layers   → heads";
+  titles.push({ x: 0, y: line / 2, text: title, align: "start" });
+  made.width = Math.max(made.width, wide(title) + 2);
   const every = Math.ceil((wide(heads[heads.length - 1]) + 5) / step);
   heads.forEach((text, head) => {
     if (turned) titles.push({ x: left - 6, y: top + head * row + side / 2, text, align: "end" });

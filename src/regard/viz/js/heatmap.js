@@ -245,7 +245,7 @@ export function labelledIndices(first, count, length, cell, marked) {
 export function axisLine({ viewport: { cell, rowCell }, scene, margins }) {
   const every = Math.max(labelInterval(rowCell), margins.upright ? labelInterval(cell) : 1);
   const [down, across] = axisTitles(scene);
-  return `↓ ${down}   → ${across}${every > 1 ? `   (1 label in ${every})` : ""}`;
+  return `${every > 1 ? `(1 label in ${every})   ` : ""}↓ ${down}   → ${across}`;
 }
 
 /** @param {Pen} pen @param {Panel} panel */

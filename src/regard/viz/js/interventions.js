@@ -49,7 +49,11 @@ export class TouchBar {
     const { query, key, head } = state;
     const earlier = isEarlySnapshot(scene);
     this.heads.show([layer.name, head, earlier, derived, interventions], () => {
-      if (earlier) return earlierNote(actions);
+      if (earlier)
+        return [
+          secondaryText("This is the model during training; interventions apply to the trained one."),
+          button("to the trained model", () => actions.choose({ frame: null })),
+        ];
       if (derived) return [secondaryText("A rollout cannot be changed: choose Matrix or Lines.")];
       return switches(scene, interventions, actions);
     });
@@ -84,12 +88,6 @@ export function changeMark(scene, interventions, actions) {
     if (interventions.length > 1) box.append(button("undo all", actions.untouch));
   }
   return [box];
-}
-
-/** @param {Actions} actions */
-function earlierNote(actions) {
-  const text = "This is the model during training; interventions apply to the trained one.";
-  return [secondaryText(text), button("to the trained model", () => actions.choose({ frame: null }))];
 }
 
 // Whether an early snapshot is displayed; the last one is the model itself.

@@ -99,15 +99,15 @@ export function firstRow({ rows, causal }) {
 }
 
 /**
- * The scale of a layer: if heads share it, over all layers and all snapshots, so that a weight is equally dark in every
- * head and during the playback.
+ * The scale of a layer: if heads share it, over all layers and all snapshots, and those before an intervention, so that
+ * a weight is equally dark in every head, during the playback and after a change.
  * @param {ViewData} data @param {MapData} map @param {LayerData} layer
  * @param {Pick<State, "scale" | "aside">} state @param {(layer: LayerData) => Matrix} shown
  * @param {Matrix | null} beside the compared matrix
  */
-export function layerScale({ playback }, map, layer, { scale, aside }, shown, beside) {
+export function layerScale({ playback, original }, map, layer, { scale, aside }, shown, beside) {
   const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
-  const layers = [...map.layers, ...frames];
+  const layers = [...map.layers, ...(original?.layers ?? []), ...frames];
   const matrices = [...layers.map(shown), ...(beside ? [beside] : [])];
   /** @param {Matrix} matrix */
   const most = (matrix) =>

@@ -22,7 +22,7 @@ export function sentence(scene) {
   if (!matrix.rows || !matrix.columns) return "This layer has no weights here.";
   const name = derived
     ? `Rollout up to ${layerTitle(layer, map.layers)}`
-    : sentenceCase(headTitle(map.layers, layer, head));
+    : headTitle(map.layers, layer, head).replace(/^./, (letter) => letter.toUpperCase());
   if (isOff(scene, head)) return `${name} is switched off; its weights before are shown pale.`;
   const query = mentionLabel(matrix.queries[state.query]);
   if (state.key !== null) {
@@ -65,7 +65,7 @@ function target({ keys }, row, noun) {
   if (peaks.length > MOST_PEAKS && peaks.length > keys.length / 2)
     return `${number(peaks.length)} of ${keys.length} ${noun} about alike, ${rounded(largest)} at most`;
   const together = peaks.reduce((sum, key) => sum + row[key], 0);
-  return `${number(peaks.length)} of ${keys.length} ${noun}, mostly ${mentionLabel(keys[first])}, with ${rounded(together)} in all`;
+  return `${number(peaks.length)} of ${keys.length} ${noun} with ${rounded(together)} in all, most on ${mentionLabel(keys[first])}`;
 }
 
 /** Several inputs of one kind. @param {string[]} keys @param {Float32Array} row @param {number[]} peaks */
@@ -97,11 +97,6 @@ function rounded(share) {
 /** @param {number} count */
 function number(count) {
   return NUMBER_WORDS[count] ?? String(count);
-}
-
-/** @param {string} text */
-function sentenceCase(text) {
-  return text[0].toUpperCase() + text.slice(1);
 }
 
 /** @param {string} label */
@@ -157,7 +152,9 @@ export function answer(map, original, compared) {
 
 /** The input, which scrolls if it is long; pages with an input field hide it. @param {MapData} map */
 function inputText(map) {
-  const text = shorten(revealHidden(map.input));
+  const whole = revealHidden(map.input);
+  const [start, end] = [whole.slice(0, LONGEST_INPUT / 2), whole.slice(-LONGEST_INPUT / 4)];
+  const text = whole.length <= LONGEST_INPUT ? whole : `${start} … ${end}`;
   const long = text.length > SCROLLED;
   return node("code", long ? { tabindex: 0, role: "region", "aria-label": "Input" } : {}, text);
 }
@@ -188,13 +185,6 @@ function steps({ outputs, prediction, probabilities }) {
     box.append(item);
   });
   return box;
-}
-
-/** Shortens a long text to its beginning and end. @param {string} text */
-function shorten(text) {
-  return text.length <= LONGEST_INPUT
-    ? text
-    : `${text.slice(0, LONGEST_INPUT / 2)} … ${text.slice(-LONGEST_INPUT / 4)}`;
 }
 
 /** @param {number[] | string | null} answer */

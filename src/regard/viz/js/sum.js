@@ -104,7 +104,10 @@ export class Sum {
     /** @param {number} key */
     const choose = (key) => this.actions.choose({ key, query: found.query });
     keepFocus(this.element, () => {
-      this.title.show([found], () => [node("h2", {}, explanationTitle(found)), ...temperatureNote(found)]);
+      const { head, query, key, weights } = found;
+      const [from, to] = [found.query_label, found.key_labels[key]].map((label) => isolate(plainToken(label)));
+      const title = `How head ${head} gives “${from}” (step ${query}) the weight ${weights[key].toFixed(4)} on “${to}” (step ${key})`;
+      this.title.show([found], () => [node("h2", {}, title), ...temperatureNote(found)]);
       this.score.show([found, colours], () => scoreSection(found, colours));
       this.context.show([found, colours], () => contextSection(found, colours));
       this.row.show([found, colours], () => rowSection(found, colours, choose));
@@ -129,12 +132,6 @@ function temperatureNote({ temperature, own_part, answered }) {
   const text = `These are values for a softmax temperature of ${temperature} in this head; the rest of the page shows the unchanged model.`;
   const remark = own_part || answered ? "" : " The effect on later values requires the model: use regard show.";
   return [node("p", { role: "status" }, text + remark)];
-}
-
-/** @param {Explained} found */
-function explanationTitle({ head, query_label, query, key_labels, key, weights }) {
-  const [from, to] = [isolate(plainToken(query_label)), isolate(plainToken(key_labels[key]))];
-  return `How head ${head} gives ${from} (step ${query}) the weight ${weights[key].toFixed(4)} on ${to} (step ${key})`;
 }
 
 /** @param {Explained} explanation @param {Palette} colours */
@@ -329,7 +326,7 @@ export class Why {
 /** @param {Reasons} found @param {Palette} colours */
 function reasons({ head, query, key, query_label, key_label, score, fixed, additions, ...parts }, colours) {
   const [from, to] = [isolate(plainToken(query_label)), isolate(plainToken(key_label))];
-  const title = `Why head ${head} gives ${from} (step ${query}) and ${to} (step ${key}) the score ${score.toFixed(4)}`;
+  const title = `Why head ${head} gives “${from}” (step ${query}) and “${to}” (step ${key}) the score ${score.toFixed(4)}`;
   const columns = node("div", { class: "columns" });
   columns.append(
     ...side("Written into the query", parts.query_parts, colours),

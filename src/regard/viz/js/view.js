@@ -157,6 +157,7 @@ export class View {
 
   /** Shows other data; the selection is kept as far as it applies. @param {ViewData} data */
   update(data) {
+    const compare = data.beside && !this.data.beside && { beside: "model-0" }; // the first comparison is shown
     this.data = data;
     if (data.interventions && data.interventions !== this.interventions) {
       this.interventions = data.interventions;
@@ -164,7 +165,7 @@ export class View {
     }
     if (!data.playback) this.player.stop();
     const map = Math.min(this.selection.chosen.map, data.maps.length - 1);
-    return this.choose({ map, frame: data.playback ? this.selection.chosen.frame : null });
+    return this.choose({ map, ...compare, frame: data.playback ? this.selection.chosen.frame : null });
   }
 
   /** @param {Pick<State, "map" | "frame">} state */
