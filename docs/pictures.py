@@ -166,8 +166,7 @@ def minilm_page(browser: Browser, folder: Path) -> None:
     model = shutil.copytree(Path(package.origin).parent / "model", folder / "MiniLM")
     subject = regard.look(model, inputs=[PAGE_SENTENCE])
     file = subject.attend(PAGE_SENTENCE).to_html(folder / "minilm.html")
-    at = f"{file.as_uri()}#layer=encoder.layer.2.attention.self&head=3&query=9&aside=true"
-    take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".heads canvas"))
+    take(browser, file.as_uri(), "minilm-page", lambda page: page.wait_for_selector(".heads canvas"))
     attention = subject.attend(PAGE_SENTENCE)
     two = attention.select(layers=[list(attention.layers)[-1]], heads=[0, 3])
     print(f"Wrote {two.save(HERE / 'minilm.png')}", flush=True)
