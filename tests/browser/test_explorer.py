@@ -101,7 +101,7 @@ def test_a_head_is_switched_off_and_on(page: Any, address: str, learned: regard.
     assert "is switched off" in page.inner_text(".sentence")
     said = page.inner_text(".changes .pairs >> nth=0")
     before = [float(share) for share in re.findall(r"([\d.]+)% →", said)]
-    now = [float(share) for share in re.findall(r"→ ([\d.]+)%", said)]
+    now = [float(share) for share in re.findall(r"→ (?:\d+: )?([\d.]+)%", said)]
     assert before == pytest.approx([100 * share for share in learned.attend(INPUT).probabilities], abs=0.06)
     assert now == pytest.approx([100 * share for share in without.probabilities], abs=0.06)
     page.click(".touch [data-name=uniform]")

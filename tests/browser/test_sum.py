@@ -20,7 +20,7 @@ def test_sum_has_the_models_numbers(page: Any, address: str, learned: regard.Ans
     _open(page, address)
     found = learned.explain(INPUT, head=1, output=1, key=2)
     said = page.inner_text(".sum")
-    assert f"the weight {found.weight:.4f} on C (step 2)" in said
+    assert f"the weight {found.weight:.4f} on “C” (step 2)" in said
     assert f"= {found.score:.4f}: the score." in said
     rows = page.locator(".sum table").first.locator("tbody tr").all_inner_texts()
     assert [float(row.split()[3]) for row in rows] == [round(each, 4) for each in found.weights]
@@ -29,7 +29,7 @@ def test_sum_has_the_models_numbers(page: Any, address: str, learned: regard.Ans
     logits = page.locator(".sum table").nth(1).locator("tbody tr").all_inner_texts()
     assert [float(row.split()[1]) for row in logits] == [round(each, 4) for each in found.answered.logits[:8]]
     page.click("[data-name=sum-key-4]")
-    page.wait_for_selector("text=on B (step 4)")
+    page.wait_for_selector("text=on “B” (step 4)")
     assert "key=4" in page.url
 
 
@@ -67,20 +67,20 @@ def test_page_contains_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: 
     page.goto(f"{file.as_uri()}#layer=encoder.0.self_attention&head=1&query=1&key=2")
     page.click("[data-name='How it is computed']")
     found = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2)
-    page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
+    page.wait_for_selector(f"text=the weight {found.weight:.4f} on “C” (step 2)")
     assert f"= {found.score:.4f}: the score." in page.inner_text(".sum")
     assert page.locator(".sum h3").count() == 3
     page.locator("input[data-name=temperature]").focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     warm = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2, temperature=1.26)
-    page.wait_for_selector(f"text=the weight {warm.weight:.4f} on C (step 2)")
+    page.wait_for_selector(f"text=the weight {warm.weight:.4f} on “C” (step 2)")
     said = page.inner_text(".sum")
     assert "requires the model" in said and "normalized" not in said
     context = page.locator(".sum dt:text-is('context: Σ of all keys') + dd").inner_text()
     assert f"{warm.context[0]:.3f}" in context
     page.click("button:text-is('temperature 1')")
-    page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
+    page.wait_for_selector(f"text=the weight {found.weight:.4f} on “C” (step 2)")
     choose(page, layer="cross", query=0)
     found = learned.explain(INPUT, head=1, output=0, key=2)
     page.wait_for_selector(f"text=the weight {found.weight:.4f} on")
