@@ -45,6 +45,7 @@ def test_tokens_are_those_of_the_model_and_limits_change_them(
     tokens = regard.next_tokens(causal, TEXT).tokens
     assert page.locator(".tokens-next button").all_inner_texts() == [item.token for item in tokens]
     before = shares(page)
+    page.click("summary:text-is('Sampling')")
     page.fill("[data-name='Top-k']", "3")
     page.press("[data-name='Top-k']", "Tab")
     expect(page.locator(".tokens-next li")).to_have_count(3)

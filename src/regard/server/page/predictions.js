@@ -92,7 +92,9 @@ export class Predictions {
       this.refresh(undefined);
     });
     bar.append(row);
-    return bar;
+    const box = node("details");
+    box.append(node("summary", {}, "Sampling"), bar);
+    return box;
   }
 
   /** @param {Answered} answered @param {View} view */
