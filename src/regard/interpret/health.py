@@ -450,7 +450,7 @@ class TrainingWatch(WatchRecord):
 
         watch.note(loss=loss.item())
         """
-        finite = {name: _finite(value) if isinstance(value, float) else value for name, value in numbers.items()}
+        finite = {name: value if isinstance(value, str) else _finite(float(value)) for name, value in numbers.items()}
         self.notes.append({"step": self.step, **finite})
         self._write(self.notes[-1:])
 
