@@ -446,11 +446,10 @@ class TrainingWatch(WatchRecord):
             )
 
     def note(self, **numbers: Any) -> None:
-        """Write numbers of the training, such as its loss, at the current step; None for a number that is not finite.
-
-        watch.note(loss=loss.item())
-        """
-        finite = {name: value if isinstance(value, str) else _finite(float(value)) for name, value in numbers.items()}
+        """Write numbers of the training at the current step: `watch.note(loss=loss)`. None stands for one that is not
+        finite."""
+        plain = {name: value.item() if isinstance(value, Tensor) else value for name, value in numbers.items()}
+        finite = {name: value if isinstance(value, str) else _finite(float(value)) for name, value in plain.items()}
         self.notes.append({"step": self.step, **finite})
         self._write(self.notes[-1:])
 
