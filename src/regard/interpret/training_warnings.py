@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 @functools.cache
 def experiment() -> dict[str, Any]:
     """Return the stored thresholds and rates by kind, and the losses with each remedy."""
-    return json.loads(resources.files(__package__).joinpath(RATES).read_text(encoding="utf-8"))
+    return dict(json.loads(resources.files(__package__).joinpath(RATES).read_text(encoding="utf-8")))
 
 
 def values(rows: Sequence[Row], before: Iterable[Row]) -> Iterator[tuple[Row, str, float]]:
