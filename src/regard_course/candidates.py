@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import sysconfig
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 from regard_course.inputs import Specification, normalize_name
 from regard_course.translated import say
 
+EXERCISE_NAMES = frozenset(tomllib.loads(Path(__file__).with_name("exercises").joinpath("exercises.toml").read_text()))
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OPTIONS = ("axis", "dim", "keepdims", "keepdim", "dtype", "eps")
 """Names of parameters of basic functions that are not inputs of an exercise."""
@@ -114,7 +116,8 @@ def find_candidates(names: Mapping[str, Any], wanted: Sequence[Specification], *
     if chosen and not candidates.exercises:
         (exercise,) = wanted
         named = [name for name in own if exercise.matches(name)]
-        named = named or [name for name in own if not any(name in candidates.used_names(user) for user in own)]
+        free = [name for name in own if name not in EXERCISE_NAMES or exercise.name not in EXERCISE_NAMES]
+        named = named or [name for name in free if not any(name in candidates.used_names(user) for user in own)]
         if len(named) == 1:
             candidates.exercises[exercise.name] = named[0]
     imported = {name: value for name, value in public.items() if name not in own}

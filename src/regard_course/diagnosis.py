@@ -157,7 +157,8 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
         if combined is None or not explains(combined, exercise, *ordered):
             continue
         named = [mistake for mistake in pair if mistake in relevant]
-        if named and named not in explanations:  # two companions may have no effect
+        cancels = not any(case.diagnose and _changes_output(combined, exercise, case) for case in cases)
+        if named and not cancels and named not in explanations:  # two companions may have no effect
             explanations.append(named)
     return explanations
 

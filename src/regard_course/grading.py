@@ -15,8 +15,8 @@ from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
 from regard_course.translated import say
 
+# Errors that say what to correct: the first quantity that differs would hide it.
 CLEAR = re.compile(r"(Name|UnboundLocal|Attribute|Import|ModuleNotFound)Error|TypeError: .*(argument|tuple)")
-"""Errors that say what to correct: the first quantity that differs would hide it."""
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
@@ -52,12 +52,12 @@ def grade(
     # If a mistake is named, notes on inputs that the diagnosis leaves out could only repeat or contradict it.
     noted = [a for a, case in zip(answers, cases, strict=True) if case.diagnose or not explanations]
     notes = dict.fromkeys((serious, words) for a in noted for serious, words in a.get("notes", []))
-    faulty = wrong or any(serious for serious, _ in notes)
-    shown_notes = [words for serious, words in notes if faulty or serious is not False]
     missing: dict[str, None] = {}
     for given, answer in zip(cases, answers, strict=True):
         if "outputs" in answer:
             missing |= dict.fromkeys((given.outputs or exercise.outputs)[len(answer["outputs"]) :])
+    faulty = wrong or bool(missing) or any(serious for serious, _ in notes)
+    shown_notes = [words for serious, words in notes if faulty or serious is not False]
     if missing:
         shown_notes.append(say(MESSAGES["fewer_outputs"], ", ".join(map(say, missing))))
     different = [

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regard.cli.parsing import parse, wants_help
 from regard.cli.terminal import print_message, print_table, raw_output
 from regard.errors import InputError, plural
-from regard.io import check_writable, refuse_input, write_file, write_json
+from regard.io import check_writable, refuse_input, write_file
 from regard_course.check import NoAnswerError, check_file, choose_exercises, write_stubs
 from regard_course.handed_in import find_people, show_name
 from regard_course.lessons.lesson import HOME
@@ -96,16 +96,13 @@ def _check_files(words: list[str], exercise: str | None, flags: CheckFlags) -> b
             check_writable(output)
             refuse_input(output, [*files, flags.exercises])
     reports = _check(files, assignment, flags, remarks)
-    content = [report.json() for report in reports]
-    single = content[0] if len(content) == 1 else content  # a list for several files
-    if str(flags.json) == STANDARD_OUTPUT:
-        raw_output().write(json.dumps(single, ensure_ascii=False, allow_nan=False) + "\n")
-    elif flags.json is not None:
-        write_json(flags.json, single, allow_nan=False)
-    if str(flags.junit) == STANDARD_OUTPUT:
-        raw_output().write(render_junit(reports).decode() + "\n")
-    elif flags.junit is not None:
-        write_file(flags.junit, render_junit(reports))
+    found = [report.json() for report in reports]
+    text = json.dumps(found if len(found) > 1 else found[0], ensure_ascii=False, allow_nan=False, indent=2)
+    for path, content in ((flags.json, text), (flags.junit, render_junit(reports).decode())):
+        if str(path) == STANDARD_OUTPUT:
+            raw_output().write(f"{content}\n")
+        elif path is not None:
+            write_file(path, f"{content}\n".encode())
     if flags.exercises is None and record_checks(flags.savepath, reports):
         print_message(say("recorded in {0}, for the pages of `regard learn`", flags.savepath / PROGRESS))
     return all(report.right for report in reports)
@@ -146,7 +143,7 @@ def _check(
                     raise
                 print_message(str(error).partition(":")[0])
                 continue
-            reports.append(report)
+            reports.append(report if home is None else replace(report, name=f"{home.name}/{report.name}"))
             if silent:
                 continue
             if len(paths) > 1:
