@@ -102,8 +102,7 @@ class Marks(Result):
             right = sum(row.state == "right" for row in rows)
             notes = Counter(row.note for row in rows if row.note and row.state != "none").most_common(1)
             often = f"{notes[0][1]} x {escape_controls(notes[0][0])}" if notes else ""
-            counts = right, len(rows) - right - missing, missing
-            table.add_row(exercise, *map(str, counts), Text(often))
+            table.add_row(exercise, *map(str, (right, len(rows) - right - missing, missing)), Text(often))
         for row in self.rows:
             if row.exercise == FILES:
                 table.add_row(FILES, "", "", "", Text(escape_controls(f"{row.person}: {row.file} {row.note}")))
@@ -191,12 +190,13 @@ def _mark_person(
     best: dict[str, tuple[ExerciseReport, str]] = {}
     troubles: dict[str, list[str]] = {}
     remarks = [(problem.file, problem.words) for problem in handed_in.problems]
-    broken: list[tuple[str, str, set[str]]] = []
+    broken, lost = list[tuple[str, str, set[str]]](), list[tuple[str, str]]()
     for path in handed_in.files:
         name = show_name(str(path.relative_to(handed_in.home)))
         try:
             reports = check_file(path, assignment, server=_server(), home=handed_in.home).exercises
-        except NoAnswerError:
+        except NoAnswerError as error:
+            lost.append((name, str(error).partition("; ")[0].removeprefix(f"{show_name(path.name)} ")))
             continue
         except InputError as error:  # the file was removed or exchanged in the meantime
             remarks.append((name, str(error)))
@@ -216,7 +216,7 @@ def _mark_person(
                 report.exercise not in best or report.points > best[report.exercise][0].points
             ):
                 best[report.exercise] = report, name
-    remarks += [(name, words) for name, words, own in broken if not own - set(best)]
+    remarks += [(name, words) for name, words, own in broken if not own - set(best)] + ([] if best else lost)
     marks = []
     for name in wanted:
         words = "; ".join([NO_ANSWER, *troubles.get(name, [])])
