@@ -72,7 +72,7 @@ def collect_answers(
     if exercise.call:
         importlib.import_module(CALLERS)  # before the monitor records calls
     libraries = guess_libraries(solution)
-    unnamed = loaded_torch() is None and len(libraries) > 1  # PyTorch is loaded when it is tried
+    certain = loaded_torch() is not None or len(libraries) == 1  # PyTorch is loaded when it is tried
     combinations = [(library, layout) for library in libraries for layout in _layouts(exercise, solution, cases[0])]
     tried: list[tuple[Answer, tuple[Library, WeightLayout]]] = []
     for library, layout in combinations:
@@ -82,7 +82,7 @@ def collect_answers(
             tried = [(answer, (library, layout))]
             break
         tried.append((answer, (library, layout)))
-    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or (tried[-1:] if unnamed else tried[:1])
+    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or (tried[:1] if certain else tried[-1:])
     for number, (first, (library, layout)) in enumerate(usable[:MAX_ATTEMPTS]):
         send({**first, "attempt": number, "case": 0})
         for index, case in enumerate(cases[1:], 1):
@@ -124,7 +124,7 @@ def answer_case(exercise: Specification, solution: Any, case: Case, library: Lib
         folder = Path.cwd()
         with contextlib.suppress(TypeError):
             folder = Path(inspect.getfile(solution)).parent
-        hint = f" ({say(MESSAGES['tuple'])})" if "tuple" in str(error) else ""
+        hint = next((f" ({say(MESSAGES[kind])})" for kind in ("tuple", "ambiguous") if kind in str(error)), "")
         return {"error": one_line(error) + hint, "lines": learner_lines(error, folder)}
 
 
