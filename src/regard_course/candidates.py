@@ -22,7 +22,6 @@ from typing import Any
 from regard_course.inputs import Specification, normalize_name
 from regard_course.translated import say
 
-EXERCISE_NAMES = frozenset(tomllib.loads(Path(__file__).with_name("exercises").joinpath("exercises.toml").read_text()))
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OPTIONS = ("axis", "dim", "keepdims", "keepdim", "dtype", "eps")
 """Names of parameters of basic functions that are not inputs of an exercise."""
@@ -38,6 +37,8 @@ SOLVES_EXERCISE = re.compile(
 )
 """Names of library functions that do the work of an exercise. Softmax and matmul are not among them."""
 COURSE = Path(__file__).parent
+# Read now, because the process that runs a learner's code refuses to read this folder.
+EXERCISE_NAMES = frozenset(tomllib.loads((COURSE / "exercises" / "exercises.toml").read_text(encoding="utf-8")))
 REGARD = tuple(f"{COURSE.with_name(name)}{os.sep}" for name in ("regard", "regard_course", "regard_lab"))
 """Folders of Regard. Their parent may contain other packages, too."""
 SOLUTIONS = "mistakes"
@@ -116,7 +117,7 @@ def find_candidates(names: Mapping[str, Any], wanted: Sequence[Specification], *
     if chosen and not candidates.exercises:
         (exercise,) = wanted
         named = [name for name in own if exercise.matches(name)]
-        free = [name for name in own if name not in EXERCISE_NAMES or exercise.name not in EXERCISE_NAMES]
+        free = own.keys() - EXERCISE_NAMES if exercise.name in EXERCISE_NAMES else own.keys()
         named = named or [name for name in free if not any(name in candidates.used_names(user) for user in own)]
         if len(named) == 1:
             candidates.exercises[exercise.name] = named[0]

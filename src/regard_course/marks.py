@@ -195,8 +195,8 @@ def _mark_person(
         name = show_name(str(path.relative_to(handed_in.home)))
         try:
             reports = check_file(path, assignment, server=_server(), home=handed_in.home).exercises
-        except NoAnswerError as error:
-            lost.append((name, str(error).partition("; ")[0].removeprefix(f"{show_name(path.name)} ")))
+        except NoAnswerError:
+            lost.append((name, "contains no answer to an exercise"))
             continue
         except InputError as error:  # the file was removed or exchanged in the meantime
             remarks.append((name, str(error)))

@@ -182,6 +182,7 @@ def test_an_error_shows_only_the_learners_lines(tmp_path: Path) -> None:
     text += "def helper(query, key):\n    return (query, key).mT\n"
     (report,) = regard.check(write(tmp_path, text)).exercises
     assert report.lines == ["line 4, in score: return helper(query, key)", "line 7, in helper: return (query, key).mT"]
+    assert report.cases[0].verdict == "failed" and report.cases[0].words.startswith("AttributeError: ")
     assert report.first_step is None and report.cases[0].words.endswith("choose one, for example with [0])")
 
 
@@ -262,9 +263,12 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
 
 
 def test_a_file_needs_neither_a_name_nor_an_import(tmp_path: Path) -> None:
-    text = "def s(query, key):\n    return query @ key.transpose(-2, -1) / key.shape[-1] ** 0.5\n"  # tensors only
-    report = regard.check(write(tmp_path, text), "score")
-    assert report.right and report.exercises[0].object == "s"
+    tensors = "def s(query, key):\n    return query @ key.transpose(-2, -1) / key.shape[-1] ** 0.5\n"
+    for text in ("import numpy\n" + SCORE.replace("score", "s"), tensors):
+        report = regard.check(write(tmp_path, text), "score")
+        assert report.right and report.exercises[0].object == "s"
+    with pytest.raises(regard.InputError, match="no answer"):  # the name of another exercise
+        regard.check(write(tmp_path, tensors.replace("def s", "def rms_norm")), "score")
 
 
 def test_notes_on_problems_other_than_wrong_numbers() -> None:

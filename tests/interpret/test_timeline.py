@@ -74,7 +74,9 @@ def test_sentences_name_steps_intervals_and_order() -> None:
     assert "75.0% interval (order statistics), because fewer than 6 seeds" in make_timeline(*[(1, 2)] * 3).notes[0]
     alone = make_timeline((1, 2))
     assert alone.notes[0].startswith("Steps are those of 1 seed")
-    assert alone.sentences[0].endswith("head at step 10, an induction head at step 100, in this order on 1 of 1 seeds.")
+    assert alone.sentences[0] == (
+        "A previous-token head at step 10, an induction head at step 100, in this order on 1 of 1 seeds."
+    )
 
 
 def test_a_role_that_does_not_form_is_named() -> None:
@@ -132,13 +134,10 @@ def test_seeds_without_the_event_count_as_late() -> None:
     assert median_interval([10, NEVER, NEVER]).median is None
 
 
-def test_curves_have_the_same_interval() -> None:
+def test_curves_have_the_same_interval_and_ties_count_apart() -> None:
     curves = np.arange(10.0)[::-1, None] * np.ones((1, 3))
     middle, low, high = median_curves(curves)
     assert (middle[0], low[0], high[0]) == (4.5, 1, 8)
-
-
-def test_orders_count_ties_apart() -> None:
     assert count_in_order([[1, 2, 1, 3], [2, 2, NEVER, 2], [3, 3, 4, 4]]) == (1, 1)
 
 

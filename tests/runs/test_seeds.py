@@ -226,18 +226,19 @@ def test_the_command_prints_and_writes(command: Command, folders: list[Path], tm
     assert status == 0 and "Roles of the heads of induction, 2 seeds, 4 snapshots" in out, err
     assert "4 of 8 done" in err and page.exists()
     assert json.loads(data.read_text())["samples"] == 20
-    assert command("timeline")[0] == 2
+    status, out, _ = command("timeline", "--help")
+    assert status == 0 and "--threshold" in out and "RUN..." in out and command("timeline")[0] == 2
 
 
 def test_what_a_watch_measured_has_a_timeline(command: Command, tmp_path: Path) -> None:
-    names = ("entropy", "relative_entropy", "previous_token", "own_token", "first_token")
+    others = dict.fromkeys(("entropy", "relative_entropy", "own_token", "first_token"), 0.1)
     rows = [
-        {"step": step, "layer": "layer.0", "head": head, **dict.fromkeys(names, 0.1), "previous_token": share}
+        {"step": step, "layer": "layer.0", "head": head, **others, "previous_token": share}
         for step, shares in ((0, (0.1, 0.2)), (20, (0.2, 0.9)), (40, (0.25, 0.8)))
         for head, share in enumerate(shares)
     ]
-    lines = [{"watch": "GPT", "parameters": 3}, *rows, {"step": 39, "loss": 0.5}]
-    (tmp_path / "watch.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines = map(json.dumps, [{"watch": "GPT", "parameters": 3}, *rows, {"step": 39, "loss": 0.5}])
+    (tmp_path / "watch.jsonl").write_text("\n".join([*lines, ""]))
     status, out, err = command("timeline", tmp_path, "--html", tmp_path / "page.html")
     assert status == 0 and "A previous-token head at step 20." in out and "loss at the end is 0.5000" in out, err
     assert "the score of a role is the share of the weight on its keys" in " ".join(out.split())

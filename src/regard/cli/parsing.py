@@ -26,6 +26,7 @@ Flags = TypeVar("Flags")
 WIDEST = 100  # Maximum line width of a command's description
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 UNLIMITED = 10**8  # Upper bound from which help states only the lower bound
+NO_VALUE = re.compile(r"\{None\}\||(?<=\{)None,| \(default: None\)")  # what the parser says of it
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 
 
@@ -157,8 +158,8 @@ def _print_help(
         regrouped = make_dataclass("Flags", root, frozen=True, kw_only=True)
         _read(regrouped(**values), ["--help"], prog, "")
     _, _, boxes = screen.getvalue().partition("\n\n")  # after the usage, which lists all flags
-    without = lambda found: re.sub(r"\{None\}\||None,", "", found[0]).ljust(len(found[0]))  # noqa: E731
-    boxes = re.sub(r"\{None[,}].*?(?=  | │|\n)", without, boxes)
+    same_width = lambda found: NO_VALUE.sub("", found[0]).ljust(len(found[0]))  # noqa: E731
+    boxes = re.sub(r"\{None[,}].*?(?=  | │|\n)", same_width, boxes)
     text = textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST))
     raw_output().write(f"usage: {escape_controls(prog)} [flags]\n\n{text}\n\n{boxes}")
     if shown and len(shown & flags.keys()) < len(flags):
@@ -278,7 +279,7 @@ def _one_line(box: str) -> str:
     if value is not None and kind:
         return f"{flag} {next(filter(None, value.groups()))} is not {kind}: give {kind}"
     text = "; ".join([error, *(part for part in others if part != about)])
-    return text.replace("{None}|", "").replace("{None,", "{").replace(" (default: None)", "")
+    return NO_VALUE.sub("", text)
 
 
 def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:

@@ -712,10 +712,15 @@ class WatchCallback:
         """End the watch."""
         if self.watch is not None:
             self.watch.__exit__(None)
+            _started.pop(str(self.options.get("out") or id(self)), None)
             self.watch = None
 
     def _start(self, model: Any, step: int) -> None:
-        if earlier := _started.pop(str(self.options.get("out")), None):  # of a training that failed
+        out = str(self.options.get("out") or id(self))
+        if earlier := _started.pop(out, None):
+            warnings.warn(
+                f"regard.watch: the training that wrote to {out} did not end, and is not watched on", stacklevel=3
+            )
             earlier.__exit__(None)
-        self.watch = _started[str(self.options.get("out"))] = watch(model, **{"resume": step > 0, **self.options})
+        self.watch = _started[out] = watch(model, **{"resume": step > 0, **self.options})
         self.watch.__enter__()

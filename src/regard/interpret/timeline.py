@@ -426,7 +426,7 @@ class Timeline(Result):
     kind: str
     """Name of the model."""
     samples: int
-    """Number of samples on which every snapshot is measured."""
+    """Number of samples on which every snapshot is measured; 0: the probe of `regard.watch`."""
     threshold: float
     """Score from which a head has a role."""
     runs: list[Development]
@@ -543,15 +543,14 @@ class Timeline(Result):
             interval += ", because fewer than 6 seeds cannot give 95 %"
         if seeds == 1:
             interval = "Steps are those of 1 seed: give more seeds for intervals and orders"
+        measured = f"Measured on {self.samples:,} samples, the same for all snapshots. " if self.samples else ""
         return [
             f"{interval}. A step is that of the first snapshot that shows the head, so the head may have formed "
             f"at any step after the previous snapshot. never: not formed at the last step, {self.steps[-1]:,}.",
             *(["Score: 0 for uniform attention, 1 for attention to only the role's keys."] if self.samples else []),
             f"A head has formed at the first snapshot from which its score stays at {self.threshold:g} or above. Seeds "
             f"are matched by role: the head of a role is the first to form, of several at once the strongest.",
-            f"Measured on {self.samples:,} samples, the same for all snapshots. {self.note}"
-            if self.samples
-            else self.note,
+            f"{measured}{self.note}",
             "How often a role of this table is wrong is not measured; `regard examine` names the roles of the "
             "trained model with their error rates.",
             *([f"Attention weights: {self.remark}."] if self.remark else []),

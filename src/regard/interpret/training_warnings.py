@@ -17,7 +17,7 @@ KINDS = {
     "dead head": ("share of the layer's largest contribution_norm (0 if no query may attend)", "below"),
     "copied heads": ("similarity", "above"),
     "sudden change": ("change of relative_entropy since the measurement before", "above"),
-    "not a number": ("number of scores, weights or contexts that are not finite (1: some)", "above"),
+    "not a number": ("whether a score, weight or context is not finite (1: yes)", "above"),
 }
 """For each kind of warning, its value, and on which side of the threshold a value gives the warning."""
 
@@ -68,8 +68,8 @@ def crosses(kind: str, value: float, threshold: float | None) -> bool:
 def describe(found: list[dict[str, Any]]) -> str:
     """Return one line about warnings of one kind and step, with the measured rates."""
     first, others = found[0], len(found) - 1
-    kind, remedies = first["warning"], experiment()["remedies"]
-    rate = experiment()["kinds"][kind]
+    kind, stored = first["warning"], experiment()
+    rate = stored["kinds"][kind]
     name, side = KINDS[kind]
     lead = "" if rate["lead"] is None else f", median {rate['lead']:.0f} steps before the loss"
     more = f" and {others} other head{'s' * (others > 1)}" if others else ""
@@ -77,5 +77,5 @@ def describe(found: list[dict[str, Any]]) -> str:
         f"step {first['step']}: {kind} in {first['layer']} head {first['head']}{more}: {name} is {first['value']:.3g}, "
         f"{side} {rate['threshold']:.3g}. In the experiment, {rate['healthy'][0]} of {rate['healthy'][1]} healthy "
         f"trainings gave it, {rate['failing'][0]} of {rate['failing'][1]} failing ones{lead}"
-        + (f". Tried there, last loss: {remedies}" if kind in HELPED else "")
+        + (f". Tried there, last loss: {stored['remedies']}" if kind in HELPED else "")
     )

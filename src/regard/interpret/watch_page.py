@@ -8,7 +8,6 @@ import base64
 import html
 import io
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.colors import to_rgb
@@ -16,7 +15,7 @@ from PIL import Image
 from rich.table import Table
 from torch import Tensor
 
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.interpret.training_warnings import describe
 from regard.result import plain_table
 from regard.viz.figure import COLOURS, new_figure
@@ -44,12 +43,13 @@ def render_watch(record: Any, note: str = "", script: str = "") -> str:
     layers = list(dict.fromkeys(layer for layer, _ in heads))
     first, last = record.rows[0]["step"], record.rows[-1]["step"]
     warned = {(row["layer"], row["head"]) for row in record.warnings}
+    red = plural(len(warned), "head")
     parts: list[Part] = [
         note,
         Markup(_grid(heads, layers, warned)),
         f"Each row is a layer, each column a head. Curve: mean entropy of the weights, divided by that of equal "
-        f"weights (dashed), from step {first} to {last}; the line below is 0. Red: {len(warned)} with a warning. "
-        f"Click a curve for the measures of the head and its weights on the probe, then and now.",
+        f"weights (dashed), from step {first} to {last}; the line below is 0. Red: {red} with a "
+        f"warning. Click a curve for the measures of the head and its weights on the probe, then and now.",
         Markup("".join(_sections(record, heads, layers))),
         *(f"{describe(rows)}." for rows in _by_kind(record.warnings)),
         _warning_table(record.warnings) if record.warnings else "No warning.",
@@ -137,11 +137,12 @@ def _picture(weights: Tensor | None, head: int) -> str:
 
 def _by_kind(found: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return for each kind the warnings of its first step."""
-    first = {row["warning"]: row["step"] for row in reversed(found)}
-    return [
-        [row for row in found if (row["warning"], row["step"]) == each]
-        for each in sorted(first.items(), key=itemgetter(1))
-    ]
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        rows = kinds.setdefault(row["warning"], [])
+        if not rows or rows[0]["step"] == row["step"]:
+            rows.append(row)
+    return list(kinds.values())
 
 
 def _warning_table(found: Sequence[dict[str, Any]]) -> Table:

@@ -4,10 +4,12 @@ development of every head over the snapshots."""
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,10 +151,9 @@ def timeline(
 
     `runs`: runs, folders of runs, or names of runs in `savepath`; or folders with the checkpoints (`checkpoint-N`) of
     language models that transformers trained, whose samples are random tokens that are repeated once; or folders that
-    `regard.watch` wrote. `samples`:
-    number of samples, the same for all snapshots, drawn by `seed`. `threshold`: score (above 0, below 1) from which a
-    head has a role. `progress`: show the number of measured snapshots on standard error. `trust_code`, `trust_edited`:
-    as in `regard.load`.
+    `regard.watch` wrote. `samples`: number of samples, the same for all snapshots, drawn by `seed`. `threshold`: score
+    (above 0, below 1) from which a head has a role. `progress`: show the number of measured snapshots on standard
+    error. `trust_code`, `trust_edited`: as in `regard.load`.
 
     Raises `InputError` for runs without snapshots, of different tasks, or with different options, for equal
     seeds, and for a model without attention.
@@ -207,13 +208,8 @@ def timeline(
     )
 
 
-WATCHED = {
-    "uniform": "relative_entropy",
-    "entropy": "entropy",
-    "previous-token": "previous_token",
-    "current-token": "own_token",
-    "first-token": "first_token",
-}
+WATCHED = {"previous-token": "previous_token", "current-token": "own_token", "first-token": "first_token"}
+"""The measure of `regard.watch` that is the score of each role."""
 SHARES = (
     "Measured by regard.watch on its probe: the score of a role is the share of the weight on its keys, and a head "
     "attends uniformly if its entropy is 0.9 of the largest or more. Other roles are not measured."
@@ -267,19 +263,20 @@ def _watch_timeline(folders: Sequence[Path], threshold: float) -> Timeline:
     developments = []
     for number, folder in enumerate(folders):
         record, scores = read_watch(folder), []
-        losses = [(note["step"], note["loss"]) for note in record.notes if note.get("loss") is not None]
+        losses = [note for note in record.notes if note.get("loss") is not None]
         if not record.rows:
             raise InputError(f"{str(folder)!r}: nothing was measured")
-        groups = [(step, [*rows]) for step, rows in groupby(record.rows, lambda row: row["step"])]
+        groups = [(step, [*rows]) for step, rows in groupby(record.rows, itemgetter("step"))]
         for step, rows in groups:
             heads = [Head(row["layer"], row["head"]) for row in rows]
-            even, entropy, *shares = np.array([[row[name] for row in rows] for name in WATCHED.values()], dtype=float)
-            roles, unknown = dict(zip([*WATCHED][2:], shares, strict=True)), np.full(len(rows), np.nan)
-            loss = next((loss for noted, loss in reversed(losses) if noted <= step), math.nan)
+            names = ("relative_entropy", "entropy", *WATCHED.values())
+            even, entropy, *shares = (np.array([row[name] for row in rows], dtype=float) for name in names)
+            roles, unknown = dict(zip(WATCHED, shares, strict=True)), np.full(len(rows), np.nan)
+            noted = bisect_right(losses, step, key=itemgetter("step"))  # the last loss until this step
+            loss = losses[noted - 1]["loss"] if noted else math.nan
             scores.append(HeadScores(heads, roles, even, unknown, entropy, unknown, loss, math.nan, math.nan))
         developments.append(_development(str(folder), number, [step for step, _ in groups], scores))
-    steps = {tuple(run.steps) for run in developments}
-    if len(steps) > 1:
+    if len({tuple(run.steps) for run in developments}) > 1:
         raise InputError("the folders have measurements of other steps: give trainings with the same steps")
     return Timeline(task=folders[0].name, kind="", samples=0, threshold=threshold, runs=developments, note=SHARES)
 

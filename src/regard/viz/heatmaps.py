@@ -351,26 +351,23 @@ class HeadGrid:
         return _largest(self.rows)
 
     @property
-    def panels(self) -> tuple[float, list[float]]:
-        """The width of a panel, and the height of each row, in inches."""
-        across = min((self.width - self._around) / max(map(len, self.rows)), PANEL)
+    def panels(self) -> tuple[float, float, list[float]]:
+        """The width of all that is beside the panels, that of a panel, and the height of each row, in inches."""
+        around = SIDES + letter_size()[0] * max(map(len, self.labels)) + BAR
+        across = min((self.width - around) / max(map(len, self.rows)), PANEL)
         heights = [across * min(max(row.shape[1] / row.shape[2], 0.25), 1.5) for row in self.rows]
-        return across, [height * min(1.0, GRID_TALLEST / sum(heights)) for height in heights]
-
-    @property
-    def _around(self) -> float:
-        return SIDES + letter_size()[0] * max(map(len, self.labels)) + BAR
+        return around, across, [height * min(1.0, GRID_TALLEST / sum(heights)) for height in heights]
 
     @property
     def notes(self) -> str:
         """Sentences on the colors, and on weights that have no pixel."""
-        across, heights = self.panels
+        _, across, heights = self.panels
         thinned = (_thinned(row, across, height) for row, height in zip(self.rows, heights, strict=True))
         return f"{ROOT}, from 0 to {self.largest:.2g} for all heads. {next(filter(None, thinned), '')}".rstrip()
 
     def draw(self) -> Figure:
         """Return the figure, with all panels in a single image: axes for each panel would take minutes."""
-        across, heights = self.panels
+        around, across, heights = self.panels
         columns = max(map(len, self.rows))
         colours = ScalarMappable(_scale(self.largest, True), weight_colours())
         gap, lines = int(0.035 * PIXELS), []
@@ -383,7 +380,7 @@ class HeadGrid:
             line = np.concatenate([np.pad(panel, ((0, gap), (0, gap), (0, 0))) for panel in panels], axis=1)
             lines.append(np.pad(line, ((0, 0), (0, line.shape[1] // len(row) * (columns - len(row))), (0, 0))))
         image = np.concatenate(lines)
-        figure = new_figure(min(self.width, max(columns * across, 1) + self._around), sum(heights) + 0.42)
+        figure = new_figure(min(self.width, max(columns * across, 1) + around), sum(heights) + 0.42)
         axes = figure.subplots()
         axes.imshow(image, interpolation="none", aspect="equal")
         centres = np.cumsum([0, *map(len, lines)])[:-1] + [len(line) / 2 for line in lines]

@@ -13,7 +13,6 @@ from rich.text import Text
 from regard.viz.maps import (
     CROSS,
     UNFINITE,
-    WORD_START,
     AlignedHead,
     LayerMap,
     Map,
@@ -199,7 +198,7 @@ def _header_lines(labels: list[str]) -> Iterator[list[str]]:
 
 
 def _cut_label(label: str, most: int) -> str:
-    label = label.removeprefix(WORD_START) or shown_label(label)
+    label = shown_label(label)
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 

@@ -96,30 +96,30 @@ def _check_files(words: list[str], exercise: str | None, flags: CheckFlags) -> b
             check_writable(output)
             refuse_input(output, [*files, flags.exercises])
     reports = _check(files, assignment, flags, remarks)
-    found = [report.json() for report in reports]
-    text = json.dumps(found if len(found) > 1 else found[0], ensure_ascii=False, allow_nan=False, indent=2)
-    for path, content in ((flags.json, text), (flags.junit, render_junit(reports).decode())):
+    contents = [report.json() for report in reports]
+    text = json.dumps(contents if len(contents) > 1 else contents[0], ensure_ascii=False, allow_nan=False, indent=2)
+    for path, written in ((flags.json, text), (flags.junit, render_junit(reports).decode())):
         if str(path) == STANDARD_OUTPUT:
-            raw_output().write(f"{content}\n")
+            raw_output().write(f"{written}\n")
         elif path is not None:
-            write_file(path, f"{content}\n".encode())
+            write_file(path, f"{written}\n".encode())
     if flags.exercises is None and record_checks(flags.savepath, reports):
         print_message(say("recorded in {0}, for the pages of `regard learn`", flags.savepath / PROGRESS))
     return all(report.right for report in reports)
 
 
-def _find_files(words: list[str]) -> tuple[dict[Path, Path | None], list[CheckReport]]:
+def _find_files(words: list[str]) -> tuple[dict[Path, tuple[Path | None, Path]], list[CheckReport]]:
     """Return the files, with all Python files of a folder and their person's folder, and reports on files that
     are not read or have unusual names."""
-    paths: dict[Path, Path | None] = {}
+    paths: dict[Path, tuple[Path | None, Path]] = {}
     remarks: list[CheckReport] = []
     for word in words:
         path = Path(word)
         if not path.is_dir():
-            paths[path] = None
+            paths[path] = None, Path()
             continue
         for name, person in find_people(path).items():
-            paths |= dict.fromkeys(person.files, person.home)
+            paths |= {file: (person.home, file.relative_to(path).parent) for file in person.files}
             for problem in person.problems:
                 file = problem.file if problem.file.startswith(name) else f"{name}/{problem.file}"
                 state: State = "note" if problem.read else "stopped"
@@ -129,13 +129,13 @@ def _find_files(words: list[str]) -> tuple[dict[Path, Path | None], list[CheckRe
 
 
 def _check(
-    paths: dict[Path, Path | None], assignment: Assignment, flags: CheckFlags, remarks: list[CheckReport]
+    paths: dict[Path, tuple[Path | None, Path]], assignment: Assignment, flags: CheckFlags, remarks: list[CheckReport]
 ) -> list[CheckReport]:
     """Check the files one by one, and print each report. In a set of files, a file without answers is named."""
     silent = any(str(path) == STANDARD_OUTPUT for path in (flags.json, flags.junit))
     reports: list[CheckReport] = []
     with ForkServer() as server:
-        for path, home in paths.items():
+        for path, (home, inside) in paths.items():
             try:
                 report = check_file(path, assignment, server=server, home=home)
             except NoAnswerError as error:
@@ -143,7 +143,7 @@ def _check(
                     raise
                 print_message(str(error).partition(":")[0])
                 continue
-            reports.append(report if home is None else replace(report, name=f"{home.name}/{report.name}"))
+            reports.append(replace(report, name=str(inside / report.name)))
             if silent:
                 continue
             if len(paths) > 1:
