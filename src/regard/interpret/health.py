@@ -436,14 +436,13 @@ class TrainingWatch(WatchRecord):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stack.close()
+        with contextlib.suppress(OSError):  # TensorBoard on a full disk, of which `_measure` warns
+            self._stack.close()
         if self._file is not None:
             self._file.close()
         if kind is None and self._clock is None:
-            warnings.warn(
-                "inside regard.watch, no optimizer of PyTorch changed the model: nothing was measured (see watch.tick)",
-                stacklevel=2,
-            )
+            message = "no optimizer of PyTorch changed the model: nothing was measured (see watch.tick)"
+            warnings.warn(f"regard.watch: {message}", stacklevel=2)
 
     def note(self, **numbers: Any) -> None:
         """Write numbers of the training at the current step: `watch.note(loss=loss)`. None stands for one that is not
