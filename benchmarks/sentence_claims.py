@@ -242,9 +242,10 @@ def measure_reading(known: KnownModel) -> MeasuredSentences:
 def untrained_claims(known: KnownModel, thresholds: Mapping[str, float]) -> tuple[int, int]:
     """Return how many heads an untrained model of the size of a known model has, and of how many of them any
     sentence is said."""
-    subject, compared = (cast(Any, known.subject).untrained(known.seed + offset) for offset in (OTHER, 0))
+    subject = cast(Any, known.subject).untrained(known.seed + OTHER)
     inputs = subject.unseen(SAMPLES, known.seed, purpose="sentences")
-    maps, null = look_at(subject, inputs), [look_at(compared, inputs[:UNTRAINED_INPUTS])]
+    compared = [cast(Any, known.subject).untrained(known.seed + number) for number in range(UNTRAINED)]
+    maps, null = look_at(subject, inputs), [look_at(model, inputs[:UNTRAINED_INPUTS]) for model in compared]
     claimed = {
         (role.layer, role.head)
         for role in choose_roles(measure_candidates(maps, null, known.seed), thresholds)

@@ -627,10 +627,10 @@ def _opposed(outputs: dict[Head, Tensor]) -> list[Group]:
 
 
 def not_learned(subject: LearnedSubject[Input], inputs: Sequence[Input], seed: int) -> str | None:
-    """Return a sentence if the loss is not clearly below that of two untrained models, else None."""
+    """Return a sentence if the loss is not clearly below that of four untrained models, else None."""
     try:
-        # Two, because one untrained model can have a low loss by chance.
-        untrained = [subject.untrained(seed + number).losses(inputs) for number in (0, 1)]
+        # Four, because an untrained model can have a low loss by chance, if its parameters are large.
+        untrained = [subject.untrained(seed + number).losses(inputs) for number in range(4)]
     except InputError:
         return None
     sums = [losses.sum(0) for losses in (subject.losses(inputs), *untrained)]
