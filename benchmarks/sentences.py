@@ -55,9 +55,8 @@ DRAWN, LOSSES, PAIRS = 300, 30, 100
 """Numbers of random programs, of those of which losses are measured as well, and of more random encoder-decoders, of
 which only sentences on relevant inputs and alignment are measured."""
 FIRST_PAIR = 1000  # Number of the first of these
-EXTERNAL_EVERY, UNTRAINED_EVERY = 2, 3
-"""Of the tested models, every fourth one is also an external model. Of every tenth model, an untrained model of the
-same size is examined."""
+UNTRAINED_EVERY = 3
+"""All tested models are also external models. Of every third model, an untrained model of the same size is examined."""
 FOLDER = Path(tempfile.gettempdir()) / "regard-known-models"
 """Folder of trained models, which are trained once."""
 MOST = 0.02
@@ -111,8 +110,7 @@ def _measure(task: tuple[str, int, str]) -> list[MeasuredSentences]:
         return [measure_reading(drawn_model(number, "encoder-decoder"))]
     known, attention_only = known_model(number)
     measured = measure(known, attention_only=attention_only)
-    is_given = is_tested(measured.family) and known.seed % EXTERNAL_EVERY == 0
-    return [measured, *([measure_external(known, as_external)] if is_given else [])]
+    return [measured, *([measure_external(known, as_external)] if is_tested(measured.family) else [])]
 
 
 def measure_all(processes: int, *, planted: bool = False, keep: Path | None = None) -> list[MeasuredSentences]:

@@ -104,7 +104,7 @@ class PlainDecoderOnly(nn.Module):
         output: Tensor = self.norm(states)
         return output
 
-    def loss(self, batch: Any) -> Tensor:
+    def loss(self, batch: Any, outputs: Tensor) -> Tensor:
         """Return the cross-entropy of a `TokenBatch` without padding."""
         states = self(batch.inputs)
         return F.cross_entropy(F.linear(states, self.tokens.weight).flatten(0, 1), batch.targets.flatten())
@@ -135,12 +135,12 @@ class PlainTransformer(nn.Module):
         output: Tensor = self.norms[1](states)
         return output
 
-    def loss(self, batch: Any) -> Tensor:
-        """Return the cross-entropy of the real target tokens of a `PairBatch`, with label smoothing 0.1."""
+    def loss(self, batch: Any, outputs: Tensor) -> Tensor:
+        """Return the cross-entropy of the real target tokens of a `PairBatch`, with label smoothing 0.1. `outputs`:
+        (N,), their indices among all target steps."""
         states = self(batch.source, batch.source_mask, batch.target_in)
-        real = batch.target != 0
-        logits = F.linear(states[real], self.tokens.weight)
-        return F.cross_entropy(logits, batch.target[real], label_smoothing=0.1)
+        states, target = (part.flatten(0, 1).index_select(0, outputs) for part in (states, batch.target))
+        return F.cross_entropy(F.linear(states, self.tokens.weight), target, label_smoothing=0.1)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         states = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
@@ -169,10 +169,11 @@ class StrongTraining:
 
     def step(self) -> None:
         """Train on one batch, without waiting for the device."""
-        batch = self.draw().to(self.device)
+        host = self.draw()
+        batch, outputs = host.to(self.device), host.outputs.to(self.device)
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            loss = self.model.loss(batch)
+            loss = self.model.loss(batch, outputs)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimizer.step()

@@ -4,12 +4,11 @@ import ctypes
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-from regard.fast.memory import CACHES, OVERCOMMIT, STRICT, keep_memory
+from regard.fast.memory import CACHES, keep_memory
 
 FAULTS = """
 import ctypes
@@ -39,33 +38,6 @@ def test_steps_fault_their_pages_once() -> None:
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     assert faults("keep_memory()") < 1000 < faults("") / 10
-
-
-HUGE = """
-from pathlib import Path
-from regard.fast.memory import keep_memory
-
-def advised():
-    heaps = Path("/proc/self/smaps").read_text().split("[heap]")[1:]
-    return ["hg" in heap.split("VmFlags:")[1].splitlines()[0].split() for heap in heaps]
-
-print(any(advised()))
-keep_memory()
-keep_memory()
-held = bytearray(24 << 20)
-print(advised().count(True))
-"""
-
-
-@pytest.mark.skipif(
-    not Path("/sys/kernel/mm/transparent_hugepage").exists()
-    or not OVERCOMMIT.exists()
-    or OVERCOMMIT.read_text().strip() == STRICT,
-    reason="the system has no huge pages to give, or counts addresses",
-)
-def test_huge_pages_are_requested() -> None:
-    done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "1"]
 
 
 SHAPES = """

@@ -130,10 +130,10 @@ def test_bad_input_stops_all_processes(tmp_path: Path) -> None:
 
 def test_shares_cover_the_batch() -> None:
     batch = PairBatch(collate([[4], [5, 6], [7]]), collate([[8, 9], [9], [4, 4]]))
-    shares = [DistributedContext(rank, 2).share(batch) for rank in range(2)]
+    shares = [DistributedContext(rank, 2).share(batch)[0] for rank in range(2)]
     assert torch.equal(torch.cat([each.source for each in shares]), batch.source[[0, 2, 1]])
     assert sum(each.tokens for each in shares) == batch.tokens
-    few = [DistributedContext(rank, 4).share(batch) for rank in range(4)]
+    few = [DistributedContext(rank, 4).share(batch)[0] for rank in range(4)]
     assert sum(each.tokens for each in few) == batch.tokens
     assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # participates in the step without samples
 

@@ -4,13 +4,20 @@ Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS
 The steps after `EOS` are `PAD`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.data.vocabulary import BOS, EOS, PAD, Vocabulary
+
+
+def copy_to(device: torch.device, *parts: Tensor | None) -> Iterator[Tensor | None]:
+    """Yield tensors on a device. A GPU copies them from pinned memory while the host goes on."""
+    pinned = device.type == "cuda"
+    for part in parts:
+        yield None if part is None else (part.pin_memory() if pinned else part).to(device, non_blocking=pinned)
 
 
 class PairBatch(NamedTuple):
@@ -20,6 +27,11 @@ class PairBatch(NamedTuple):
     target: Tensor  # (B, Tt) int64, vocabulary indices that the decoder predicts
     alignment: Tensor | None = None
     """(B, Tt, Ts) float32, target weights of a guided head (see `GuidedAlignment`); None without guidance."""
+
+    @property
+    def outputs(self) -> Tensor:
+        """Return the indices (N,) int64 of the target tokens among all target steps. The host waits for a GPU."""
+        return (self.target != PAD).flatten().nonzero().squeeze(1)
 
     @property
     def source_mask(self) -> Tensor:
@@ -42,7 +54,7 @@ class PairBatch(NamedTuple):
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
-        return PairBatch(*(None if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
+        return PairBatch(*copy_to(device, *self))  # type: ignore[arg-type]
 
     @property
     def target_in(self) -> Tensor:

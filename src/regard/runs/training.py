@@ -278,7 +278,7 @@ def _watch(
 
     watching: TrainingWatch | None = None
 
-    def tick(batch: Any, step: int, loss: float | None) -> None:
+    def tick(batch: Any, step: int, loss: Any) -> None:
         nonlocal watching
         if watching is None:
             rows = batch.to(context.device)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batch import PairBatch
+from regard.data.batch import PairBatch, copy_to
 
 Position = tuple[int, int, int]  # Position of a batch: epoch, pool, index in the pool
 NO_POSITION: Position = (0, 0, 0)
@@ -24,6 +24,10 @@ class Batch(NamedTuple):
     mask: Tensor | None  # (B, T) bool, True before the end; None if all sequences have full length
 
     @property
+    def outputs(self) -> None:
+        """All steps are outputs."""
+
+    @property
     def tokens(self) -> int:
         return self.targets.numel()
 
@@ -32,8 +36,7 @@ class Batch(NamedTuple):
         return self
 
     def to(self, device: torch.device) -> "Batch":
-        mask = None if self.mask is None else self.mask.to(device)
-        return Batch(self.inputs.to(device), self.targets.to(device), mask)
+        return Batch(*copy_to(device, *self))  # type: ignore[arg-type]
 
 
 class TokenBatch(NamedTuple):
@@ -48,6 +51,11 @@ class TokenBatch(NamedTuple):
     @property
     def is_output(self) -> Tensor:
         return ~self.targets.isnan() if self.targets.is_floating_point() else self.targets != IGNORE
+
+    @property
+    def outputs(self) -> Tensor:
+        """Return the indices (N,) int64 of the outputs among all steps. The host waits for a GPU."""
+        return self.is_output.flatten().nonzero().squeeze(1)
 
     @property
     def tokens(self) -> int:
@@ -65,8 +73,7 @@ class TokenBatch(NamedTuple):
         return TokenBatch(self.inputs[:1], torch.full_like(self.targets[:1], no_output(self.targets)), None)
 
     def to(self, device: torch.device) -> "TokenBatch":
-        mask = None if self.mask is None else self.mask.to(device)
-        return TokenBatch(self.inputs.to(device), self.targets.to(device), mask)
+        return TokenBatch(*copy_to(device, *self))  # type: ignore[arg-type]
 
 
 def no_output(targets: Tensor) -> float:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from regard.data.batch import PairBatch
+from regard.data.batch import PairBatch, copy_to
 from regard.errors import InputError, MachineError
 from regard.io import hold_lock
 from regard.tasks.batch import Batch, TokenBatch
@@ -43,10 +43,11 @@ class DistributedContext:
     def first(self) -> bool:
         return self.rank == 0
 
-    def share(self, batch: AnyBatch) -> AnyBatch:
-        if self.size == 1 and self.device == CPU:  # batches are created on the CPU
-            return batch
-        return cast(AnyBatch, batch.share(self.rank, self.size).to(self.device))
+    def share(self, batch: AnyBatch) -> tuple[AnyBatch, Tensor | None]:
+        """Return the rows of this process on its device, and `outputs`, which the host finds in its own copy."""
+        rows = cast(AnyBatch, batch.share(self.rank, self.size))
+        (outputs,) = copy_to(self.device, rows.outputs)
+        return (rows if self.device == CPU else cast(AnyBatch, rows.to(self.device))), outputs
 
     def total(self, value: Tensor) -> Tensor:
         if self.size > 1:

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from regard.attention.layer import attach_hooks, find_layer, with_change
 from regard.data.batch import PairBatch
-from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, LanguageModel, Seq2Seq, TaskModel
@@ -90,7 +89,10 @@ class _CrossEntropy(torch.autograd.Function):
         right = torch.empty_like(target, dtype=torch.bool)
         grads: list[Tensor | None] = [None, None, None]
         if any(ctx.needs_input_grad):
-            grads = [None if value is None else torch.zeros_like(value) for value in (states, weight, bias)]
+            grads = [
+                torch.empty_like(states),
+                *(None if part is None else torch.zeros_like(part) for part in (weight, bias)),
+            ]
         widest = loss.dtype if agreement else dtype
         size = CHUNK if device == "cpu" else GPU_CHUNK
         rows = max(1, size // (len(weight) * passes * widest.itemsize))
@@ -99,7 +101,7 @@ class _CrossEntropy(torch.autograd.Function):
             narrow, offset = weight.to(dtype), None if bias is None else (bias * unit).to(dtype)
             for begin in range(0, len(target), rows):
                 part = slice(begin, begin + rows)
-                chunk, goal = states[:, part].flatten(0, 1), target[part].repeat(passes)
+                chunk, goal = states[:, part].flatten(0, 1), target[part].expand(passes, -1).flatten()
                 logits = _multiply("logits", (chunk * unit).to(dtype), narrow.T, offset)
                 find = partial(_agree, agreement=agreement) if agreement else _aim
                 cost, hits, share = find(logits, goal, smoothing)
@@ -112,17 +114,18 @@ class _CrossEntropy(torch.autograd.Function):
                     grad_weight += _multiply("weight", logits.T, (chunk * share).to(dtype))
                 if grad_bias is not None:
                     grad_bias += share.to(dtype).squeeze(1) @ logits
-            # Subtract the uniform part of label smoothing, a fraction of the mean logit, from loss and gradients.
-            even, steps = smoothing / len(weight), states.shape[:2].numel()
-            seen = states.sum((0, 1), dtype=loss.dtype)  # states may be bfloat16
-            mean = weight.sum(0, dtype=loss.dtype) * even
-            loss -= seen @ mean
-            if bias is not None:
-                loss -= bias.sum() * (even * steps)
-            amounts: list[Tensor | float] = [mean, seen * even, even * steps]
-            for grad, amount in zip(grads, amounts, strict=True):
-                if grad is not None:
-                    grad -= amount
+            if smoothing:
+                # Subtract the uniform part of label smoothing, a fraction of the mean logit, from loss and gradients.
+                even, steps = smoothing / len(weight), states.shape[:2].numel()
+                seen = states.sum((0, 1), dtype=loss.dtype)  # states may be bfloat16
+                mean = weight.sum(0, dtype=loss.dtype) * even
+                loss -= seen @ mean
+                if bias is not None:
+                    loss -= bias.sum() * (even * steps)
+                amounts: list[Tensor | float] = [mean, seen * even, even * steps]
+                for grad, amount in zip(grads, amounts, strict=True):
+                    if grad is not None:
+                        grad -= amount
         ctx.save_for_backward(*grads)
         ctx.mark_non_differentiable(right)
         return loss, right
@@ -235,11 +238,12 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
         super().__init__()
         self.model, self.settings, self.generator = model, settings, generator
 
-    def forward(self, batch: AnyBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: AnyBatch, step: int, tokens: int, outputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch at training step `step`, and whether each sample is correct: (B,) bool.
 
         The loss is the mean over the outputs. For pairs and for token sequences, the loss is the sum over the
         target tokens of the batch, divided by `tokens`, the number of target tokens in the whole training step.
+        `outputs`: (N,) int64 on the device, `batch.outputs`, for which the host waits if it is None.
         """
         raise NotImplementedError
 
@@ -255,7 +259,7 @@ class AnswerObjective(Objective[AnswerModel, Batch]):
         super().__init__(model, settings, generator)
         self.fast_gradient = model.fast_gradient()
 
-    def forward(self, batch: Batch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Batch, step: int, tokens: int, outputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, and whether each sample is correct. `step` and `tokens` are not used."""
         gradient = self.fast_gradient
         if gradient is None or batch.mask is not None or gradient.hooked or not torch.is_grad_enabled():
@@ -270,27 +274,26 @@ class AnswerObjective(Objective[AnswerModel, Batch]):
 class SequenceObjective(Objective[Seq2Seq, PairBatch]):
     """Cross-entropy of every target token, given the source and the preceding target tokens."""
 
-    def forward(self, batch: PairBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: PairBatch, step: int, tokens: int, outputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
         model, settings = self.model, self.settings
         forced = teacher_forcing(settings, batch.target, self.generator, step)
         passes = 2 if settings.r_drop else 1
-        is_token = batch.target != PAD
         # On a GPU, the gradient of a selection by a mask sorts its indices; that of `index_select` does not.
-        # `nonzero` waits for the GPU, so it comes before the model.
-        tokens_at = is_token.flatten().nonzero().squeeze(1)
-        source, mask, target_in = (
-            tensor.repeat(passes, 1) for tensor in (batch.source, batch.source_mask, batch.target_in)
+        tokens_at, target = batch.outputs if outputs is None else outputs, batch.target.flatten()
+        parts: Any = (
+            batch[:3] if passes == 1 else (part if part is None else torch.cat([part] * 2) for part in batch[:3])
         )
-        aims = None if batch.alignment is None else batch.alignment.repeat(passes, 1, 1)
-        with record_alignment_loss(model, aims) as alignment_losses:
-            decoded = model.read(target_in, model.encode(source, mask), forced)
+        both = PairBatch(*parts)
+        with record_alignment_loss(model, both.alignment) as alignment_losses:
+            decoded = model.read(both.target_in, model.encode(both.source, both.source_mask), forced)
         states = decoded.reshape(passes, -1, decoded.shape[-1]).index_select(1, tokens_at)
         loss, correct = cross_entropy(
-            states, model.vocabulary_layer, batch.target.flatten()[tokens_at], settings.label_smoothing, settings.r_drop
+            states, model.vocabulary_layer, target[tokens_at], settings.label_smoothing, settings.r_drop
         )
         for alignment_loss in alignment_losses:
             loss = loss + settings.guide_weight * alignment_loss
-        return loss / (passes * tokens), torch.ones_like(is_token).masked_scatter(is_token, correct).all(-1)
+        right = torch.ones_like(target, dtype=torch.bool).index_copy_(0, tokens_at, correct)
+        return loss / (passes * tokens), right.view_as(batch.target).all(-1)
 
 
 class TokenObjective(Objective[LanguageModel, TokenBatch]):
@@ -299,12 +302,15 @@ class TokenObjective(Objective[LanguageModel, TokenBatch]):
     Single outputs are correct, not whole sequences. A real output is correct within `CLOSE` of its target.
     """
 
-    def forward(self, batch: TokenBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, batch: TokenBatch, step: int, tokens: int, outputs: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         states = self.model.read(batch.inputs, batch.mask)
-        if tokens == batch.targets.numel():  # all steps are outputs: selecting them would copy the states
-            states, targets = states.flatten(0, 1), batch.targets.flatten()
-        else:
-            states, targets = states[batch.is_output], batch.targets[batch.is_output]
+        states, targets = states.flatten(0, 1), batch.targets.flatten()
+        if tokens != len(targets):  # not all steps are outputs; selecting all would copy the states
+            states, targets = (
+                part.index_select(0, batch.outputs if outputs is None else outputs) for part in (states, targets)
+            )
         if targets.is_floating_point():
             errors = self.model.logits(states).squeeze(-1).float() - targets
             return errors.square().sum() / (2 * tokens), errors.abs() < CLOSE

@@ -22,7 +22,7 @@ from regard.streams import derive_seed
 from regard.tasks.batch import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.config import Criterion, Precision, TrainingConfig
-from regard.training.distributed import SINGLE_PROCESS, DistributedContext
+from regard.training.distributed import CPU, SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
 from regard.training.run_folder import RunFolder
 
@@ -97,7 +97,8 @@ def _products() -> dict[str, Callable[[], object]]:
 
 
 Metrics = dict[str, float]
-METRICS_EVERY = 10  # Number of training steps between two lines of metrics
+METRICS_EVERY = 10
+"""Number of training steps between two lines of metrics. Losses of other steps stay on a GPU, which does not wait."""
 CHECKPOINT_EVERY = 500
 """Number of training steps between two checkpoints. A killed process loses at most this number of steps."""
 
@@ -113,7 +114,7 @@ class Validate(Protocol):
         """Return the metrics of a model."""
 
 
-Tick = Callable[[Batch | PairBatch | TokenBatch, int, float | None], None]
+Tick = Callable[[Batch | PairBatch | TokenBatch, int, Tensor | None], None]
 """What runs before the first step and after each step: receives a batch, the number of steps, and their last loss."""
 
 
@@ -171,10 +172,14 @@ class Learner:
             while not last:
                 lr = settings.schedule_at(state.step, first)
                 loss, correct = self.learn(lr)
-                if state.step in snapshot_steps and context.first:
-                    self._weights().save_weights(folder, "snapshots")
                 last, validation = state.step == settings.steps, Metrics()
                 due = bool(settings.validate_every) and state.step % settings.validate_every == 0
+                kept = state.step in snapshot_steps
+                if not (last or due or kept or state.step % METRICS_EVERY == 0 or context.device == CPU):
+                    continue
+                value = self._read(loss, lr)
+                if kept and context.first:
+                    self._weights().save_weights(folder, "snapshots")
                 if validate is not None and (due or last):
                     validation = self._validated(validate)
                 selected = bool(validation) and criterion is not None
@@ -183,7 +188,7 @@ class Learner:
                     better = progress.note(criterion.value(validation))
                 last = last or (selected and progress.out_of_patience(settings.patience))
                 if (state.step % METRICS_EVERY == 0 or last or validation) and context.first:
-                    metrics = {"step": state.step, "loss": loss, **validation}
+                    metrics = {"step": state.step, "loss": value, **validation}
                     metrics |= {"exact_match": correct.float().mean().item(), "lr": lr}
                     folder.append_metrics(metrics)
                     on_metrics({**metrics, "tokens": self.tokens})
@@ -196,11 +201,10 @@ class Learner:
                     context.wait()  # so that no process ends while another process writes
                     exit_by_signal(signals[0] if signals else 0)
 
-    def learn(self, lr: float) -> tuple[float, Tensor]:
+    def learn(self, lr: float) -> tuple[Tensor, Tensor]:
         """Run a training step on one or several batches. Return the mean loss over the outputs in nats, and
-        whether all outputs of a sample of this process are correct, (B,) bool, both before the update.
-
-        Raises `InputError` for a loss that is not finite, and `MachineError` if the layers cannot be compiled.
+        whether all outputs of a sample of this process are correct, (B,) bool, both before the update and on the
+        device, which no step waits for. Raises `MachineError` if the layers cannot be compiled.
         """
         state, settings, scaler = self.state, self.settings, self.state.scaler
         if self.drops:  # dropout depends only on seed and step, so that resuming is exact
@@ -212,7 +216,7 @@ class Learner:
         self.tokens += tokens
         state.optimizer.zero_grad()
         shares = [self.context.share(part) for part in parts]
-        losses, corrects = zip(*[self._add_gradients(share, tokens) for share in shares], strict=True)
+        losses, corrects = zip(*[self._add_gradients(*share, tokens) for share in shares], strict=True)
         loss = self.context.total(sum(losses[1:], losses[0]))
         optimizer: Any = state.optimizer
         if scaler is not None:
@@ -224,26 +228,29 @@ class Learner:
         else:  # leaves the step out and lowers the scale if a gradient is not finite
             scaler.step(optimizer, lr)
             scaler.update()
-        value = loss.item()  # waits for a GPU, which therefore receives the operations of the update first
-        if not math.isfinite(value):
-            raise InputError(
-                f"loss is {value} at step {state.step + 1}, with a learning rate of {lr:g}: lower --lr; the last "
-                f"checkpoint of the run is intact"
-            )
         state.step += 1
         if settings.average:
             state.update_average(settings.average)
         state.progress.place = self.batches.place
         if self.tick is not None:
-            self.tick(parts[0], state.step, value)
-        return value, torch.cat(corrects) if len(corrects) > 1 else corrects[0]
+            self.tick(parts[0], state.step, loss)
+        return loss, torch.cat(corrects) if len(corrects) > 1 else corrects[0]
 
-    def _add_gradients(self, batch: Batch | PairBatch | TokenBatch, tokens: int) -> tuple[Tensor, Tensor]:
+    def _read(self, loss: Tensor, lr: float) -> float:
+        """Return a loss, which waits for a GPU; raises `InputError` if it is not finite."""
+        if math.isfinite(value := loss.item()):
+            return value
+        raise InputError(
+            f"loss is {value} at step {self.step}, with a learning rate of {lr:g}: lower --lr; the last checkpoint of "
+            f"the run is intact"
+        )
+
+    def _add_gradients(self, batch: Any, outputs: Tensor | None, tokens: int) -> tuple[Tensor, Tensor]:
         """Add the gradients of a batch. Returns the loss, and whether each sample is correct: (B,) bool."""
         size, scaler = self.context.size, self.state.scaler
         with _compiling() if self.settings.compile else nullcontext():
             with self._autocast:
-                loss, correct = self.module(batch, self.state.step, tokens)
+                loss, correct = self.module(batch, self.state.step, tokens, outputs)
             if loss.requires_grad:  # if not, the fast path has set the gradients
                 # DDP averages gradients, but the loss of a process is a part of the sum.
                 total = loss * size if size > 1 else loss

@@ -1,9 +1,9 @@
-"""Compare the speed of a long training run with and without memory in huge pages (regard.fast.memory).
+"""Compare the speed of a long training run with and without kept memory (regard.fast.memory).
 
-    python benchmarks/huge_pages.py DATA [--steps 1500]
+    python benchmarks/kept_memory.py DATA [--steps 1500]
 
 DATA is the folder that `regard data multi30k` creates. The program trains the same model, German to English
-with R-Drop, in two concurrent processes with one thread and one core each. One process uses huge pages; the
+with R-Drop, in two concurrent processes with one thread and one core each. One process keeps its memory; the
 other uses the defaults of glibc. The program prints the steps per second and the memory (resident set) of both
 processes for every hundred steps.
 """
@@ -26,7 +26,7 @@ EVERY = 100
 """Steps between two measurements."""
 
 
-def measure(data: Path, steps: int, huge_pages: bool) -> list[tuple[float, float]]:
+def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
     """Train; return steps per second and memory in MiB for every hundred steps."""
     import importlib
 
@@ -34,7 +34,7 @@ def measure(data: Path, steps: int, huge_pages: bool) -> list[tuple[float, float
 
     training: Any = importlib.import_module("regard.runs.training")
 
-    if not huge_pages:
+    if not kept:
         training.keep_memory = lambda: None
     marks: list[tuple[float, float]] = []
     on_batch(lambda tokens: marks.append((time.perf_counter(), resident())))
@@ -62,11 +62,11 @@ def main() -> None:
         parser.error(f"--steps: at least {EVERY}")
     results = dict(run_in_processes(partial(measure, args.data, args.steps), [False, True]))
     rows = [
-        [f"{EVERY * (index + 1):,}", f"{default:.2f}", f"{huge:.2f}", f"{huge / default:.2f}", f"{a:,.0f}", f"{b:,.0f}"]
-        for index, ((default, a), (huge, b)) in enumerate(zip(results[False], results[True], strict=True))
+        [f"{EVERY * (index + 1):,}", f"{default:.2f}", f"{kept:.2f}", f"{kept / default:.2f}", f"{a:,.0f}", f"{b:,.0f}"]
+        for index, ((default, a), (kept, b)) in enumerate(zip(results[False], results[True], strict=True))
     ]
-    speeds = ["steps/s: default of glibc", "huge pages", "ratio"]
-    print(markdown(["steps", *speeds, "memory, MiB: default of glibc", "huge pages"], rows))
+    speeds = ["steps/s: default of glibc", "kept memory", "ratio"]
+    print(markdown(["steps", *speeds, "memory, MiB: default of glibc", "kept memory"], rows))
 
 
 if __name__ == "__main__":
