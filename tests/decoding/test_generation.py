@@ -68,3 +68,16 @@ def test_truncation() -> None:
 def test_bad_options_are_refused(model: DecoderOnly) -> None:
     with pytest.raises(InputError, match="a prompt is empty"):
         generate(model, [[]], Search(), most=2)
+
+
+def test_a_text_goes_on_beyond_the_positions(model: DecoderOnly) -> None:
+    """The model then reads the last half of its positions."""
+    [[short]] = generate(model, [[1, 2]], Search(), most=10, longest=12)
+    [[long]] = generate(model, [[1, 2]], Search(), most=40, longest=12, slide=True)
+    assert len(long.tokens) == 40 and long.tokens[:10] == short.tokens
+    window = [1, 2, *short.tokens][-6:]
+    [[more]] = generate(model, [window], Search(), most=1)
+    assert long.tokens[10] == more.tokens[0]
+    for search in (Search(), Search(beam=2)):
+        with pytest.raises(InputError, match="exceed the model's"):
+            generate(model, [[1, 2]], search, most=40, longest=12, slide=search.beam > 1)

@@ -48,34 +48,62 @@ class PromptDecoder:
 
 @public
 def generate(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], search: Search, *, most: int, longest: int | None = None
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    search: Search,
+    *,
+    most: int,
+    longest: int | None = None,
+    slide: bool = False,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` continuations of each prompt, best first, each with `most` tokens.
 
-    `longest`: largest number of tokens of prompt and continuation together. Raises `InputError` for a prompt
-    that is empty or too long.
+    `longest`: largest number of tokens of prompt and continuation together. With `slide`, a continuation without beams
+    goes on beyond it: the model then reads only the last half of its positions. Raises `InputError` for a prompt that
+    is empty or too long.
 
     >>> from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
     >>> model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=5, longest=9)
-    >>> [[best]] = generate(model, [[1, 2]], Search(), most=3)
+    >>> [[best]] = generate(model, [[1, 2]], Search(), most=30, longest=9, slide=True)
     >>> len(best.tokens)
-    3
+    30
     """
     check_range("new", most, 1, 10**6)
+    slide = slide and search.beam == search.n_best == 1
     for prompt in prompts:
         if not prompt:
             raise InputError("a prompt is empty: give at least one token")
-        if longest is not None and len(prompt) + most > longest:
+        if longest is not None and len(prompt) + (1 if slide else most) > longest:
             raise InputError(
                 f"{plural(most, 'token')} after a prompt of {len(prompt)} exceed the model's {longest} positions"
                 f": give --new {max(longest - len(prompt), 0)} or less, or a shorter prompt"
             )
-    decoder, device = PromptDecoder(model.eval()), next(model.parameters()).device
+    decoder, texts, answers = PromptDecoder(model.eval()), prompts, list[list[Hypothesis]]()
+    while most:
+        room = most if longest is None else min(most, longest - max(map(len, texts), default=0))
+        found = _continue(decoder, texts, search, room, f"draw/{most}/" if answers else "draw/")
+        # Only single continuations are extended.
+        answers = [[_join(*old, *new)] for old, new in zip(answers, found, strict=True)] if answers else found
+        most -= room
+        texts = [[*text, *best.tokens][-(longest or 0) // 2 :] for text, (best, *_) in zip(texts, found, strict=True)]
+    return answers
+
+
+def _join(start: Hypothesis, end: Hypothesis) -> Hypothesis:
+    total = start.log_probability + end.log_probability
+    return replace(end, tokens=start.tokens + end.tokens, log_probability=total, score=total)
+
+
+def _continue(
+    decoder: PromptDecoder, prompts: Sequence[Sequence[int]], search: Search, most: int, stream: str
+) -> list[list[Hypothesis]]:
+    """Continue prompts without a limit. `stream`: begin of the names from which seeds are derived."""
+    device = next(decoder.model.parameters()).device
     answers: list[list[Hypothesis]] = [[] for _ in prompts]
     for length in sorted({len(prompt) for prompt in prompts}):
         indices = [index for index, prompt in enumerate(prompts) if len(prompt) == length]
         batch = torch.tensor([list(prompts[index]) for index in indices], device=device)
-        seeds = [derive_seed(search.seed, f"draw/{list(prompts[index])}") for index in indices]
+        seeds = [derive_seed(search.seed, f"{stream}{list(prompts[index])}") for index in indices]
         found = search_batch(decoder, batch, search, most=most, seeds=seeds)
         for index, hypotheses in zip(indices, found, strict=True):
             answers[index] = [

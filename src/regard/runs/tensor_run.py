@@ -29,6 +29,7 @@ from regard.runs.run import Figures, Run, add_note, visible
 from regard.streams import make_generator
 from regard.tasks.base import Task
 from regard.tasks.batch import Batch, TokenBatch
+from regard.tasks.text import Text
 from regard.tasks.tokens import TokenTask
 from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback, attach_original
@@ -38,7 +39,7 @@ from regard.viz.subject import ForwardPass, ProbeInput, Traits
 if TYPE_CHECKING:
     from regard.interpret.alignment import RelevanceShare
 
-DEFAULT_NEW = 20  # Number of tokens that `generate` adds to a prompt
+DEFAULT_NEW, DEFAULT_TEXT = 20, 200  # Number of tokens that `generate` adds to a prompt, and to a text
 HEADS_PER_LINE = 5  # Number of heads that fit on a line of 80 characters
 REST = "rest"  # Label of the additional learned step of a model trained on all lengths
 
@@ -412,9 +413,10 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[list[Candidate]]:
-        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 20, or
-        fewer if the model has fewer positions left). The prompt and the text of a continuation are the whole
-        text: a continuation that begins with a new word begins with a space.
+        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 200 of a text;
+        else 20, or fewer if the model has fewer positions left). The prompt and the text of a continuation are the whole
+        text: a continuation that begins with a new word begins with a space. A text goes on beyond the model's positions:
+        the model then reads only the last half of them.
 
         `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
         from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
@@ -433,10 +435,11 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
         prompts = [prompts] if isinstance(prompts, str) else list(prompts)
         tokens = [self.task.parse(prompt)[0].tolist() for prompt in prompts]
         longest = None if self.model.learned_positions is None else self.task.longest
+        slide = isinstance(self.task, Text) and beam == 1
         if new is None:
             left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)
-            new = max(1, min(DEFAULT_NEW, left))
-        answers = generate(self.model, tokens, search, most=new, longest=longest)
+            new = DEFAULT_TEXT if slide else max(1, min(DEFAULT_NEW, left))
+        answers = generate(self.model, tokens, search, most=new, longest=longest, slide=slide)
         found = list[list[Candidate]]()
         for text, prompt, ranked in zip(prompts, map(torch.tensor, tokens), answers, strict=True):
             # A space at the end of a prompt may be no token, and then is the space before the continuation.
