@@ -22,6 +22,7 @@ from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.mistakes.known import TEXTS
 from regard_course.report import Finding
+from regard_course.search_steps import find_search_step, is_search
 from regard_course.translated import say
 
 SCALAR_ROUNDING = 1e-5
@@ -204,6 +205,9 @@ def choose_case(exercise: Exercise, cases: Sequence[Case], wrong: Sequence[bool]
     smallest one of several."""
 
     def rank(case: Case) -> tuple[int, int]:
+        if is_search(case):
+            longest = case.arguments["longest"]
+            return min(longest, 2), -longest * case.arguments.get("width", 1)
         inputs, count = _inputs(case), 0
         for item in record_quantities(exercise, case):
             if item.step != "returned" and _is_usable(item.value) and not _Recording(inputs).contains(item.value):
@@ -224,6 +228,8 @@ def find_first_step(
 ) -> Finding | None:
     """Return the first quantity that differs, in the run that stays right longest. runs: the arrays of the
     learner's runs. outputs: the learner's results, or None after an error."""
+    if is_search(case):
+        return find_search_step(exercise, case, runs, outputs)
     quantities = record_quantities(exercise, case)
     results = [item for item in quantities if item.step == "returned"]
     pairs = zip(outputs or (), results, strict=False)

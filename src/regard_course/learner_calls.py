@@ -26,8 +26,8 @@ from regard_course.arrays import (
     guess_libraries,
     loaded_torch,
 )
-from regard_course.inputs import MESSAGES, Array, Case, Specification
-from regard_course.recording import ArrayRecorder, record_run, trace_arrays
+from regard_course.inputs import MESSAGES, Array, Case, RandomLanguageModel, Specification
+from regard_course.recording import ArrayRecorder, SearchRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
 from regard_course.translated import say
 from regard_course.weight_matching import (
@@ -168,20 +168,24 @@ def _prepare(
 
 
 def record_answer(exercise: Specification, solution: Any, case: Case) -> list[list[Array]]:
-    """Return all arrays of a run with one case, for each combination of library and layout."""
+    """Return all arrays of a run with one case, or an encoded `SearchRun`, for each combination of library and
+    layout."""
     runs = []
     for library in guess_libraries(solution):
         for layout in _layouts(exercise, solution, case):
-            recorder = ArrayRecorder()
+            search = SearchRecorder() if isinstance(case.arguments.get("step"), RandomLanguageModel) else None
+            recorder = search or ArrayRecorder()
             with contextlib.suppress(Exception):  # what was computed before an error is recorded
                 function, _, values, _ = _prepare(exercise, solution, case, layout)
                 arguments = {name: convert_argument(value, library) for name, value in values.items()}
                 if library == "numpy":
                     arguments = {name: trace_arrays(value, recorder) for name, value in arguments.items()}
+                if search:
+                    arguments["step"] = search.wrap(arguments["step"])
                 seed_generators()
                 with record_run(recorder):
                     call_function(function, arguments)
-            runs.append(list(recorder.arrays.values()))
+            runs.append(search.run.encode() if search else list(recorder.arrays.values()))
     return sorted(runs, key=len, reverse=True)[:MAX_ATTEMPTS]
 
 
