@@ -30,6 +30,8 @@ SCALAR_ROUNDING = 1e-5
 LEAST_SCALE = 1e-2
 """Numbers of an array are compared relative to the largest one, or to this."""
 MAX_SHOWN = 12
+MAX_SHAPES = 3
+"""Number of shapes of the learner's arrays that are shown."""
 MAX_DEPTH = 2
 """Number of dimensions, for example batch and head, over which a loop of the learner may compute parts."""
 Texts = dict[str, dict[str, Any]]
@@ -133,7 +135,12 @@ class _Recording:
         kind = value.ndim, value.shape.count(1)
         for depth in range(MAX_DEPTH + 1):
             shape = _sizes(value.shape[depth:])
-            parts = [part for array in known for part in array.reshape(-1, *array.shape[min(depth, array.ndim) :])]
+            parts = [
+                part
+                for array in known
+                for whole in range(depth + 1)
+                for part in array.reshape(-1, *array.shape[min(whole, array.ndim) :])
+            ]
             parts = [part for part in parts if _sizes(part.shape) == shape]
             choices = [
                 array
@@ -242,12 +249,13 @@ def find_first_step(
     if index is None:
         return None
     item = quantities[index]
+    known_arrays = [*_inputs(case), *(part.value for part in quantities)]
     if item.step != "returned":
-        mine = _nearest(
-            item.value, recording.others(item.value, [*_inputs(case), *(part.value for part in quantities)])
-        )
+        mine = _nearest(item.value, recording.others(item.value, known_arrays))
     else:
         mine = outputs[results.index(item)] if outputs is not None else None
+    others = [array for array in recording.arrays if not any(_equal(array, part) for part in known_arrays)]
+    shapes = dict.fromkeys(array.shape for array in others)
     ending = "fails" if outputs is None else "returns" if item.step == "returned" else "lacks"
     known = [quantities[before].words] if before is not None else []
     return Finding(
@@ -255,7 +263,7 @@ def find_first_step(
         did=say(MESSAGES["first"], item.words),
         instead=say(MESSAGES[f"has_and_{ending}" if known else ending], item.words, *known),
         paper=item.paper,
-        example=_show(exercise, case, item, mine),
+        example=_show(exercise, case, item, mine, list(shapes)[-MAX_SHAPES:]),
     )
 
 
@@ -314,10 +322,14 @@ def _first(
     return sum(map(bool, occurs)), first[0], right[-1] if right else None
 
 
-def _show(exercise: Exercise, case: Case, item: Quantity, mine: Array | None) -> SmallExample:
+def _show(
+    exercise: Exercise, case: Case, item: Quantity, mine: Array | None, shapes: Sequence[tuple[int, ...]]
+) -> SmallExample:
+    """Return the quantity with the learner's value, or else with the last shapes of the learner's other arrays."""
     right = item.value
     if mine is None:
-        yours, should = say("no array of this shape"), say("shape {0}", right.shape)
+        shown = ", ".join(map(str, shapes)) or "-"
+        yours, should = say("no array of this shape, but {0}", shown), say("shape {0}", right.shape)
     elif right.size <= MAX_SHOWN or mine.shape != right.shape:
         yours, should = (
             show_value(array) if array.size <= MAX_SHOWN else say("shape {0}", array.shape) for array in (mine, right)

@@ -4,10 +4,12 @@ Nothing is graded here. An answer consists of plain values for JSON: outputs and
 """
 
 import contextlib
+import dis
 import importlib
 import inspect
 import linecache
 import random
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ from regard_course.arrays import (
     guess_libraries,
     loaded_torch,
 )
+from regard_course.candidates import is_learners
 from regard_course.inputs import MESSAGES, Array, Case, RandomLanguageModel, Specification
 from regard_course.recording import ArrayRecorder, SearchRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
@@ -47,6 +50,10 @@ MAX_ATTEMPTS = 4
 correct outputs."""
 CALLERS = "regard_course.probe_models"
 """Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
+NOWHERE = 10**9
+"""In place of the line of an error that every library gives."""
+EMPTY = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "NOP"}
+"""Operations of a function without code."""
 Answer = dict[str, Any]
 Note = tuple[bool | None, str]
 """The text of a note, and whether the note alone makes the answer incorrect. None: no, but it is always shown."""
@@ -75,6 +82,9 @@ def collect_answers(
     certain = loaded_torch() is not None or len(libraries) == 1  # PyTorch is loaded when it is tried
     combinations = [(library, layout) for library in libraries for layout in _layouts(exercise, solution, cases[0])]
     tried: list[tuple[Answer, tuple[Library, WeightLayout]]] = []
+    if _is_stub(solution):
+        send({"attempt": 0, "case": 0, "started": False})
+        return
     for library, layout in combinations:
         with monitor or contextlib.nullcontext():
             answer = answer_case(exercise, solution, cases[0], library, layout)
@@ -82,7 +92,11 @@ def collect_answers(
             tried = [(answer, (library, layout))]
             break
         tried.append((answer, (library, layout)))
-    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or (tried[:1] if certain else tried[-1:])
+        if answer.get("started") is False or answer.get("reached") == NOWHERE:
+            break  # with every library
+    # Without results, the error of the attempt that came furthest: others are errors of the wrong library.
+    furthest = max(tried if certain else tried[::-1], key=lambda attempt: attempt[0].get("reached", 0))
+    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or [furthest]
     for number, (first, (library, layout)) in enumerate(usable[:MAX_ATTEMPTS]):
         send({**first, "attempt": number, "case": 0})
         for index, case in enumerate(cases[1:], 1):
@@ -124,8 +138,8 @@ def answer_case(exercise: Specification, solution: Any, case: Case, library: Lib
         folder = Path.cwd()
         with contextlib.suppress(TypeError):
             folder = Path(inspect.getfile(solution)).parent
-        hint = next((f" ({say(MESSAGES[kind])})" for kind in ("tuple", "ambiguous") if kind in str(error)), "")
-        return {"error": one_line(error) + hint, "lines": learner_lines(error, folder)}
+        lines = learner_lines(error, folder)
+        return {"error": explain(error, lines), "lines": lines, "reached": _reached(error)}
 
 
 def _call_solution(
@@ -312,8 +326,29 @@ def _derivative(gradients: Mapping[str, Any], directions: Mapping[str, Any]) -> 
     return sum(known) if known else None
 
 
-def one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+def _is_stub(solution: Any) -> bool:
+    """Return whether a function has no code but a docstring, `...`, `pass` or `return`."""
+    code = getattr(solution, "__code__", None)
+    operations = {instruction.opname for instruction in dis.get_instructions(code)} if code is not None else {""}
+    constants = code.co_consts if code is not None else ()
+    return operations <= EMPTY and all(value in (None, Ellipsis, solution.__doc__) for value in constants)
+
+
+def _reached(error: BaseException) -> int:
+    """Return the line of the learner's function that failed. The error of an unknown name comes last: it is an error
+    with every library."""
+    step = error.__traceback__
+    while step is not None and not is_learners(step.tb_frame.f_code.co_filename):
+        step = step.tb_next
+    return NOWHERE if isinstance(error, NameError) else step.tb_lineno if step else 0
+
+
+def explain(error: BaseException, lines: Sequence[str]) -> str:
+    """Return an error as one line, with the advice that fits the error and the last of the learner's lines."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    text = f"{words}\n{lines[-1] if lines else ''}"
+    advice = next((say(advice) for error, advice in MESSAGES["advice"].items() if re.search(error, text)), "")
+    return f"{words} ({advice})" if advice else words
 
 
 def learner_lines(error: BaseException, folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ from regard.plugins import plugin_imports
 from regard_course.arrays import encode_outputs
 from regard_course.candidates import COURSE, CallMonitor, Candidates, find_candidates
 from regard_course.inputs import MESSAGES
-from regard_course.learner_calls import collect_answers, learner_lines, one_line, record_answer
+from regard_course.learner_calls import collect_answers, explain, learner_lines, record_answer
 from regard_course.program_tables import describe_program, record_lines
 from regard_course.time_limit import StopError, start_timer, stop_timer
 from regard_course.translated import say, speak
@@ -181,15 +181,16 @@ def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], s
 
 
 def _describe(error: BaseException, folder: str) -> dict[str, Any]:
-    words, lines = explain_error(error), []
+    lines: list[str] = []
     if not isinstance(error, SyntaxError):
         with contextlib.suppress(Exception):  # for example if the traceback fills the memory
             lines = learner_lines(error, Path(folder))
+    words = explain_error(error, lines)
     error.__traceback__ = error.__context__ = None
     return {"words": words, "lines": lines}
 
 
-def explain_error(error: BaseException) -> str:
+def explain_error(error: BaseException, lines: Sequence[str] = ()) -> str:
     """Return a short reason why the code was stopped. The sentence continues the name of the file or function."""
     if isinstance(error, KeyboardInterrupt):
         return say("raises KeyboardInterrupt: remove that")
@@ -205,9 +206,7 @@ def explain_error(error: BaseException) -> str:
         if error.lineno is None:  # for null bytes
             return say("is not a Python file: {0}", error.msg)
         return say("has a syntax error: {0} (line {1})", error.msg, error.lineno)
-    if isinstance(error, ModuleNotFoundError):
-        return say("cannot be imported: {0}: install it, or remove the import", error)
-    return say("cannot be run: {0}", one_line(error))
+    return say("cannot be run: {0}", explain(error, lines))
 
 
 def event_channel(descriptor: int) -> tuple[Send, Ask]:

@@ -12,7 +12,6 @@ from regard.io import check_writable, refuse_input, write_file
 from regard_course.check import NoAnswerError, check_file, choose_exercises, write_stubs
 from regard_course.handed_in import find_people, show_name
 from regard_course.lessons.lesson import HOME
-from regard_course.marks import find_progress, mark_folder, render_class
 from regard_course.progress import PROGRESS, record_checks
 from regard_course.report import CheckReport, ExerciseReport, State, render_junit
 from regard_course.sandbox import Assignment, ForkServer
@@ -161,6 +160,8 @@ def _check(
 
 def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> None:
     """Check a folder of people's answers, and write the table and the page of the class."""
+    from regard_course.marks import find_progress, mark_folder, render_class  # imports PyTorch, which takes seconds
+
     flag = "--table" if flags.table is not None else "--page"
     if len(words) != 1:
         raise InputError(f"{flag} needs one folder, not {len(words)} files: move the answers into one folder")
