@@ -30,7 +30,7 @@ from regard_course.check import NoAnswerError, check_file, choose_exercises
 from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise
 from regard_course.grading import begin_report
-from regard_course.handed_in import FORMULA, HandedIn, find_people, show_name
+from regard_course.handed_in import FORMULA, HandedIn, describe_unread, find_people, show_name
 from regard_course.inputs import MESSAGES
 from regard_course.lessons.lesson import HOME, lessons
 from regard_course.pages import read_asset
@@ -235,7 +235,7 @@ def _read_table(table: Path, seed: int) -> list[Mark]:
     """Return the rows of an existing table, or nothing."""
     if not table.exists():
         return []
-    with table.open(encoding="utf-8", newline="") as file:
+    with table.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
         content = list(reader)
     where = f"the table {str(table)!r} exists"
@@ -259,6 +259,7 @@ def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if not table.exists() or not table.stat().st_size:
+        text.write("\ufeff")  # without it, spreadsheet programs read the file with another encoding
         writer.writerow(COLUMNS)
     for row in rows:
         cells = [escape_controls(str(value)).replace("\n", "\\n") for value in dataclasses.astuple(row)]
@@ -303,7 +304,7 @@ def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequen
     old = f" {counts} are from an earlier check and were not checked again." if marks.kept else ""
     parts: list[Part] = [
         Plot(lambda width: _draw_states(marks.rows, width), "Number of people who solved each exercise"),
-        f"Checked {now} with seed {seed}.{old} {PRIVACY}",
+        " ".join(filter(None, (f"Checked {now} with seed {seed}.{old}", describe_unread(folder), PRIVACY))),
         Markup(f"<h2>Frequent mistakes</h2>\n{_mistakes(marks.rows, exercises)}\n<h2>People</h2>"),
         Markup(_table(marks.rows, find_progress(folder))),
         f"{LEGEND} A click on a heading sorts the table.",

@@ -206,7 +206,10 @@ def explain_error(error: BaseException, lines: Sequence[str] = ()) -> str:
         if error.lineno is None:  # for null bytes
             return say("is not a Python file: {0}", error.msg)
         return say("has a syntax error: {0} (line {1})", error.msg, error.lineno)
-    return say("cannot be run: {0}", explain(error, lines))
+    words = explain(error, lines)
+    if isinstance(error, ModuleNotFoundError):
+        return say("cannot be imported: {0}", words.partition(": ")[2])
+    return say("cannot be run: {0}", words)
 
 
 def event_channel(descriptor: int) -> tuple[Send, Ask]:

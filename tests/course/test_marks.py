@@ -29,7 +29,7 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def rows(path: Path) -> dict[tuple[str, str], dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         return {(row["person"], row["exercise"]): row for row in csv.DictReader(file)}
 
 
@@ -115,7 +115,7 @@ def test_several_people_are_checked_in_processes(tmp_path: Path, monkeypatch: py
 
 def remarks(path: Path) -> dict[str, str]:
     """Return the words of the rows on files, by person and file."""
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         return {f"{row['person']}: {row['file']}": row["note"] for row in csv.DictReader(file) if row["of"] == "0"}
 
 
