@@ -157,14 +157,12 @@ def find_people(folder: Path) -> dict[str, HandedIn]:
 
 def describe_unread(folder: Path) -> str:
     """Return which files of a class are not read because of their names, in one line, or an empty text."""
-    names = []
+    names = list[str]()
     for home, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in (*IGNORED, HOME.name))
-        names += [
-            str(Path(home, name).relative_to(folder))
-            for name in sorted(files)
-            if not name.startswith(".") and Path(name).suffix not in READ and name != PROGRESS
-        ]
+        for path in (Path(home, name) for name in sorted(files) if not name.startswith(".") and name != PROGRESS):
+            if path.suffix not in READ and _kind(path) == stat.S_IFREG:
+                names.append(str(path.relative_to(folder)))
     if not names:
         return ""
     shown = ", ".join(map(show_name, names[:MAX_SHOWN])) + (", ..." if len(names) > MAX_SHOWN else "")

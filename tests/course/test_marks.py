@@ -197,9 +197,10 @@ def test_links_devices_and_odd_names_have_rows(hostile_class: Path, command: Com
     with_points = {person for (person, _), row in marks.items() if row["points"] == "9"}
     assert with_points == {"anna", *ODD}
     html = page.read_text(encoding="utf-8")
-    for text in (table.read_text(encoding="utf-8"), html, out):
+    for text in (table.read_text(encoding="utf-8-sig"), html, out):
         assert all(char.isprintable() or char == "\n" for char in text)
         assert "is a pipe (FIFO): not read" in text and "esc\\x1b[2J.py" in text
+    assert "does not end in .py: notes/text.txt (1)." in err and "notes/text.txt (1)" in html
     assert out.count("(files)") == len(words) == len(UNREAD) + len(ODD)
 
 
