@@ -19,6 +19,7 @@ import os
 import shlex
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,11 @@ def make_course_app(
         if number > len(texts):
             raise InputError(f"lesson {lesson.name} has {len(texts)} commands: choose 0 (its code) to {len(texts)}")
         arguments = ["-m", *shlex.split(texts[number - 1])] if number else ["-c", lesson.code]
-        return send_json(processes.control(request.method, name, arguments))
+        state = processes.control(request.method, name, arguments)
+        if state["status"] == 0 and "--output" in arguments:  # a figure
+            figure = Path(arguments[arguments.index("--output") + 1]).read_bytes()
+            state["picture"] = f"data:image/svg+xml;base64,{b64encode(figure).decode()}"
+        return send_json(state)
 
     async def exercise(request: Request) -> Response:
         item = find_exercise(request.path_params["name"])
