@@ -98,7 +98,10 @@ def _convert_output(value: Any) -> Array:
         value = value.detach().cpu().numpy()
     elif isinstance(value, list):
         value = [_convert_output(part) for part in value]
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(say("the result has parts of different lengths, so it is not one array")) from error
     if array.dtype.kind not in "fiub":
         raise TypeError(say("the result is a {0}, not numbers", type(value).__name__))
     return array.astype(np.float64)

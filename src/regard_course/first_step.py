@@ -161,9 +161,10 @@ def _sizes(shape: Sequence[int]) -> list[int]:
 def _nearest(value: Array, choices: Sequence[Array]) -> Array | None:
     """Return the array of the same shape, up to dimensions of size 1, that differs least."""
 
-    def distance(array: Array) -> float:
+    def distance(array: Array) -> tuple[int, float]:
         finite = np.isfinite(array) & np.isfinite(value)
-        return float(np.abs(array[finite] - value[finite]).mean()) if finite.any() else np.inf
+        infinite = int((np.isfinite(array) != np.isfinite(value)).sum())
+        return infinite, float(np.abs(array[finite] - value[finite]).mean()) if finite.any() else np.inf
 
     shape = np.squeeze(value).shape
     same = [array.reshape(value.shape) for array in choices if np.squeeze(array).shape == shape]

@@ -17,7 +17,9 @@ from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding,
 from regard_course.translated import say
 
 # Errors that say what to correct: the first quantity that differs would hide it.
-CLEAR = re.compile(r"\w*(Name|Local|Attribute|Import|NotFound)Error|TypeError: .*(argument|tuple)|.*ambiguous")
+CLEAR = re.compile(
+    r"\w*(Name|Local|Attribute|Import|NotFound)Error|TypeError: .*(argument|tuple|the result|das Ergebnis)|.*ambiguous"
+)
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]

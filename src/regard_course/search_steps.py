@@ -88,6 +88,10 @@ def find_search_step(
     difference: Difference | None
     if missing or call is not None:
         difference = _compare_calls(case, right, run, call, run.calls[:number], missing)
+        kind, step, *_ = difference
+        place = int(step) - 1
+        if kind == "token" and missing and outputs is not None and outputs[0].ndim and len(outputs[0]) > place:
+            difference = _compare_tokens(place, _plain(outputs[0]), [int(token) for token in missing[0][1:]])
     else:
         difference = _compare_sums(right, run, len(right.beams)) or _compare_answers(
             exercise, case, right, run, outputs
@@ -172,15 +176,19 @@ def _compare_answers(
             return "score", step, *_missing_number(run, best, score)
     last = len(right.calls) - 1  # the calls contain the tokens before
     if not right.beams and len(answer) == len(wanted) == last + 1 and answer[:last] == wanted[:last]:
-        told = [say(WORDS["differs"], last + 1, answer[last], wanted[last])]
-        told += [] if isinstance(answer[last], int) else [say(WORDS["not_whole"])]
-        return "token", last + 1, " ".join(told), str(answer[last]), str(wanted[last])
+        return _compare_tokens(last, answer, wanted)
     pairs = list(zip(exercise.outputs, outputs or expected, expected, strict=False))
     name, *values = next((pair for pair in pairs if not equal_arrays(*pair[1:])), pairs[0])
     yours, should = (str(_plain(value)) for value in values)
     words, kind = say(WORDS["returned"], say(name)), "fails" if outputs is None else "returns"
     yours = say("an error") if outputs is None else yours
     return "returned", say(name), say(MESSAGES[kind], words), yours, should
+
+
+def _compare_tokens(place: int, answer: Sequence[float], wanted: Sequence[int]) -> Difference:
+    told = [say(WORDS["differs"], place + 1, answer[place], wanted[place])]
+    told += [] if isinstance(answer[place], int) else [say(WORDS["not_whole"])]
+    return "token", place + 1, " ".join(told), str(answer[place]), str(wanted[place])
 
 
 def _plain(value: Array) -> Any:
