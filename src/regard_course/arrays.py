@@ -40,7 +40,8 @@ def guess_libraries(solution: Any) -> list[Library]:
     if torch is None:  # code that names no library may call methods of tensors
         return ["numpy"] if any(value is np for value in namespace.values()) else ["numpy", "torch"]
     used = [namespace[name] for name in {name for code in codes for name in code.co_names} if name in namespace]
-    for values in (used, list(namespace.values())):  # code without a name of a library may call methods of arrays
+    detached = any("tolist" in code.co_names for code in codes)  # a tensor would lose its gradient
+    for values in (used, [np] if detached else list(namespace.values())):  # code without a name of a library may call methods of arrays
         origins = [f"{getattr(value, '__name__', '')}.{getattr(value, '__module__', '')}" for value in values]
         if any("torch" in origin for origin in origins):
             return ["torch", "numpy"]
