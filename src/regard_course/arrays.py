@@ -17,8 +17,7 @@ Outputs = Sequence[Array]
 ROUNDING = 2e-4
 """Largest difference that counts as a rounding error, relative to the largest number or to 1."""
 GRADIENT_ROUNDING = 5e-3
-"""Largest difference between gradients that counts as a rounding error. Gradients accumulate many rounding
-errors."""
+"""Largest difference between gradients that counts as a rounding error: they accumulate many."""
 
 
 def loaded_torch() -> Any:
@@ -41,7 +40,10 @@ def guess_libraries(solution: Any) -> list[Library]:
         return ["numpy"] if any(value is np for value in namespace.values()) else ["numpy", "torch"]
     used = [namespace[name] for name in {name for code in codes for name in code.co_names} if name in namespace]
     detached = any("tolist" in code.co_names for code in codes)  # a tensor would lose its gradient
-    for values in (used, [np] if detached else list(namespace.values())):  # code without a name of a library may call methods of arrays
+    for values in (
+        used,
+        [np] if detached else list(namespace.values()),
+    ):  # code without a name of a library may call methods of arrays
         origins = [f"{getattr(value, '__name__', '')}.{getattr(value, '__module__', '')}" for value in values]
         if any("torch" in origin for origin in origins):
             return ["torch", "numpy"]
@@ -51,8 +53,7 @@ def guess_libraries(solution: Any) -> list[Library]:
 
 
 def convert_argument(value: Any, library: Library, requires_grad: bool = False) -> Any:
-    """Return a copy of an argument for the learner's library, with the same order of its dimensions in memory.
-    For PyTorch, floats become float32 tensors."""
+    """Return a copy of an argument for a library, in its order in memory; floats for PyTorch are float32."""
     if isinstance(value, Mapping):
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
     if library == "numpy":

@@ -1,8 +1,5 @@
-"""Find the functions and classes in a learner's file that answer an exercise, and the library code that they
-use.
-
-Only code that is written in the file counts as an answer. An imported function never counts as an answer.
-"""
+"""Find the functions and classes that answer an exercise, in a learner's file only, and the library code that they
+use."""
 
 import ast
 import dis
@@ -99,9 +96,8 @@ class Candidates:
 
 
 def find_candidates(names: Mapping[str, Any], wanted: Sequence[Specification], *, chosen: bool = False) -> Candidates:
-    """Find the answers to exercises among the names of a module. The exercise's own name has priority over its
-    aliases. If the only exercise in `wanted` was `chosen` and no name fits, its answer is the only function or
-    class in the file, except for helpers that other functions use."""
+    """Find the answers to exercises among the names of a module: by their names, then by their aliases. If a `chosen`
+    exercise has none, it is the only function or class that no other function uses."""
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
     # A class that only renames an imported class contains no code.
     own = {name: value for name, value in public.items() if any(True for _ in _find_codes(value, names))}

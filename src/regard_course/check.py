@@ -87,8 +87,7 @@ def make_exercise(
 
 @functools.lru_cache(maxsize=4)
 def load_exercises(path: Path) -> tuple[Exercise, ...]:
-    """Run a teacher's file, and return its exercises. Raises `InputError` if the file or an exercise is
-    invalid."""
+    """Run a teacher's file, and return its exercises. Raises `InputError` if it is invalid."""
     if not path.is_file() or path.suffix != ".py":
         raise InputError(f"file {str(path)!r} of exercises does not exist, or its name does not end in .py")
     try:
@@ -315,6 +314,5 @@ def build_stubs(folder: Path, exercises: Sequence[Exercise] = EXERCISES) -> dict
 
 
 def write_stubs(folder: Path, exercises: str | Path | None = None) -> list[Path]:
-    """Write the start file of each exercise of the course, or of a teacher's file. Raises `InputError` if a file
-    already exists."""
+    """Write the start file of each exercise. Raises `InputError` if a file already exists."""
     return write_new(build_stubs(folder, EXERCISES if exercises is None else load_exercises(Path(exercises))))

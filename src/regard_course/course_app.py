@@ -99,8 +99,7 @@ class CourseProcesses:
         return process is not None and process.poll() is None
 
     def training_state(self, lesson: Lesson) -> dict[str, Any]:
-        """Return the progress of a lesson's run, and the end of its log if training failed. A run that was
-        trained in a terminal is measured first."""
+        """Return the progress of a lesson's run, and the end of its log after an error. A new run is measured."""
         process = self.processes.get(lesson.name)
         failed = process is not None and process.poll() not in (None, 0)
         if not failed and not self.busy(lesson.name) and is_unmeasured(lesson, self.home):
@@ -250,8 +249,7 @@ def send_json(value: Any) -> Response:
 
 
 class _LessonExplorer:
-    """The explorer for a lesson's run, which is loaded on the first request and reloaded after each training
-    run."""
+    """The explorer for a lesson's run, which is loaded on the first request and after each training."""
 
     def __init__(self, lesson: Lesson, home: Path) -> None:
         self.lesson, self.home = lesson, home
@@ -277,8 +275,7 @@ class _LessonExplorer:
 def teach(
     home: Path, language: str = ENGLISH, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True
 ) -> None:
-    """Serve the course until interrupted; `home`: folder of its runs; `language`: see `find_language`; the other
-    parameters are those of `show`."""
+    """Serve the course until interrupted. `home`: folder of its runs; other parameters: see `show`."""
     check_port(port)
     check_server("the course")
     serve(lambda **access: make_course_app(home, language, **access), "the course", host, port, browser=browser)

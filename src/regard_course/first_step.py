@@ -51,8 +51,7 @@ class Quantity:
 
 
 def record_quantities(exercise: Exercise, case: Case, changed: int | None = None) -> list[Quantity]:
-    """Return the quantities of the right solution in their order. changed: the number of a quantity that gets
-    another value."""
+    """Return the quantities of the right solution in their order. changed: number of the one that is replaced."""
     found: list[Quantity] = []
     places: list[str] = []
     generator = np.random.default_rng(0)
@@ -112,8 +111,7 @@ class _Recording:
             self._by_size[array.size].append((array, np.sort(array, axis=None)))
 
     def contains(self, value: Array, depth: int = MAX_DEPTH, *, ordered: bool = False) -> bool:
-        """Return whether an array occurs, in any order of its dimensions, or its parts along the first
-        dimensions. ordered: only in its own order."""
+        """Return whether an array occurs, or its parts along the first dimensions. ordered: only in its own order."""
         numbers = np.sort(value, axis=None)
         if any(
             _equal(known, numbers) and _equal_up_to_order(array, value, ordered=ordered)
@@ -209,8 +207,7 @@ def _orders(dimensions: int) -> list[tuple[int, ...]]:
 
 
 def choose_case(exercise: Exercise, cases: Sequence[Case], wrong: Sequence[bool]) -> Case | None:
-    """Return the input with a wrong answer on which most quantities differ from the inputs and from each other, the
-    smallest one of several."""
+    """Return the input with a wrong answer that has most different quantities, the smallest one of several."""
 
     def rank(case: Case) -> tuple[int, int]:
         if is_search(case):
@@ -283,9 +280,8 @@ def _first(
     wrong: Sequence[Quantity],
     failed: bool,
 ) -> tuple[int, int | None, int | None]:
-    """Return how many quantities occur, the number of the first one that is wrong, None if it is unknown, and of the
-    last one before it that occurs. wrong: the results that are returned with another value. failed: whether there are
-    none because of an error."""
+    """Return how many quantities occur, and the numbers of the first wrong and of the last right one before it, or
+    None. wrong: results that are returned with another value. failed: whether an error ended the run."""
     inner = [item for item in quantities if item.step != "returned"]
     occurs = []
     for item in inner:

@@ -138,8 +138,7 @@ def _grade_cases(
 
 
 def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
-    """Return the first incorrect output and its difference, or an empty result if all outputs are correct or the
-    answer is an error."""
+    """Return the first incorrect output and its difference, or an empty result."""
     outputs = decode_outputs(answer) or []
     for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
         if not equal_arrays(output, right, case.valid_steps):

@@ -1,7 +1,5 @@
-"""The files that the people of a class handed in: what is read, and what is not read and why.
-
-No link is followed that leaves a person's folder, and only regular files are opened: a pipe would block.
-"""
+"""The files that the people of a class handed in. No link that leaves a person's folder is followed, and no pipe
+opened."""
 
 import os
 import stat

@@ -1,7 +1,4 @@
-"""Call a learner's function or class with an exercise's inputs, in the process that runs the learner's code.
-
-Nothing is graded here. An answer consists of plain values for JSON: outputs and gradients, or an error.
-"""
+"""Call a learner's function or class with an exercise's inputs, in its process. Answers are plain values for JSON."""
 
 import contextlib
 import dis
@@ -46,8 +43,7 @@ from regard_course.weight_matching import (
 TRACEBACK_LINES = 3
 """Maximum number of innermost lines of the learner's code that are shown with an error."""
 MAX_ATTEMPTS = 4
-"""Maximum number of combinations of library and layout that run on all cases if no combination gives the
-correct outputs."""
+"""Maximum number of combinations of library and layout that run on all cases if none is right."""
 CALLERS = "regard_course.probe_models"
 """Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
 NOWHERE = 10**9
@@ -182,8 +178,7 @@ def _prepare(
 
 
 def record_answer(exercise: Specification, solution: Any, case: Case) -> list[list[Array]]:
-    """Return all arrays of a run with one case, or an encoded `SearchRun`, for each combination of library and
-    layout."""
+    """Return the arrays of a run, or an encoded `SearchRun`, for each combination of library and layout."""
     runs = []
     for library in guess_libraries(solution):
         for layout in _layouts(exercise, solution, case):
@@ -215,8 +210,7 @@ def seed_generators() -> None:
 def _repetition_notes(
     function: Any, values: Mapping[str, Any], library: Library, case: Case, outputs: Outputs
 ) -> list[Note]:
-    """Return a note if a second call with the same arguments has other results, with the reason. The reason is
-    random numbers if a call with their first state has the first results again."""
+    """Return a note if a second call has other results: because of random numbers, if their state decides."""
 
     def repeat() -> Outputs:
         fresh = {name: convert_argument(value, library) for name, value in values.items()}
@@ -248,8 +242,7 @@ def initialize(exercise: Specification, cls: type, case: Case) -> Any:
 
 
 def _constructor_arguments(exercise: Specification, cls: type, case: Case) -> dict[str, int]:
-    """Return the constructor's arguments: first the arguments with known names, then the other required
-    arguments in order."""
+    """Return the constructor's arguments: those with known names, then the other required ones in order."""
     variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     parameters = [part for part in inspect.signature(cls).parameters.values() if part.kind not in variable]
     arguments: dict[str, int] = {}
@@ -266,8 +259,7 @@ def _constructor_arguments(exercise: Specification, cls: type, case: Case) -> di
 
 
 def call_function(function: Any, arguments: Mapping[str, Any]) -> Any:
-    """Call a function or module with positional arguments. A mask is omitted if the function does not accept a
-    mask."""
+    """Call a function or module with positional arguments, without a mask that it does not accept."""
     values = list(arguments.values())
     target = function.forward if not callable(function) and hasattr(function, "forward") else function
     with contextlib.suppress(TypeError, ValueError):
@@ -292,8 +284,7 @@ def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
 def _gradients(
     exercise: Specification, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
 ) -> dict[str, Any]:
-    """Return the directional derivative with respect to each argument, or None for an argument without a
-    gradient."""
+    """Return the directional derivative with respect to each argument, or None."""
     torch = loaded_torch()
     first = result[0] if isinstance(result, tuple | list) else result
     gradients: dict[str, Any] = dict.fromkeys(case.gradients)
@@ -335,8 +326,7 @@ def _is_stub(solution: Any) -> bool:
 
 
 def _reached(error: BaseException) -> int:
-    """Return the line of the learner's function that failed. The error of an unknown name comes last: it is an error
-    with every library."""
+    """Return the line of the learner's function that failed; `NOWHERE` for an unknown name."""
     step = error.__traceback__
     while step is not None and not is_learners(step.tb_frame.f_code.co_filename):
         step = step.tb_next

@@ -90,8 +90,7 @@ class Marks(Result):
     """Number of rows, the first ones, that the table contained already. They were not checked again."""
 
     def table(self) -> RenderableType:
-        """Return, for each exercise, how many people are right, wrong and without an answer, and the most
-        frequent note."""
+        """Return for each exercise how many people are right, wrong and without answer, and the usual note."""
         table = Table(box=None, pad_edge=False)
         for title in ("exercise", "right", "wrong", NO_ANSWER):
             table.add_column(title, justify="left" if title == "exercise" else "right", no_wrap=True)
@@ -296,9 +295,8 @@ PRIVACY = (
 
 
 def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequence[Exercise] = EXERCISES) -> str:
-    """Return the page of a class as one HTML file. folder: the people's answers. A person's subfolder may contain
-    `progress.json` of the course, or the folder `course` with it. seed: the seed of the inputs. exercises: the
-    exercises with their known mistakes."""
+    """Return the page of a class as one HTML file. folder: the people's answers, where `progress.json` or `course` with
+    it may be in a subfolder. seed: of the inputs. exercises: with their known mistakes."""
     now = datetime.now().isoformat(" ", "minutes")
     counts = f"{marks.kept} of the {len(marks.rows)} results"
     old = f" {counts} are from an earlier check and were not checked again." if marks.kept else ""
@@ -437,8 +435,7 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
 
 
 def _name_mistakes(note: str, known: set[str]) -> list[str]:
-    """Return the mistakes that a note names, or the first step that differs. Several explanations of the same
-    answers stay together."""
+    """Return the mistakes that a note names, or the first step that differs. Alternatives stay together."""
     if ALTERNATIVES in note or note.startswith(MESSAGES["first"].partition(":")[0]):
         return [note]
     named = [mistake for mistake in known if mistake and mistake in note]

@@ -1,7 +1,4 @@
-"""What a learner has done: `progress.json` in the course's folder.
-
-`regard check` and the pages of the server write it. It contains no text that the learner wrote.
-"""
+"""What a learner has done: `progress.json` in the course's folder, without any text that the learner wrote."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -44,8 +41,7 @@ class CourseProgress:
 
 
 def read_progress(home: Path) -> CourseProgress:
-    """Return the progress in a course's folder, empty if there is none. Raises `InputError` if the file is
-    damaged."""
+    """Return the progress in a course's folder, empty if there is none. Raises `InputError` for a damaged file."""
     path = home / PROGRESS
     return read_json(path, CourseProgress, "delete it") if path.is_file() else CourseProgress()
 

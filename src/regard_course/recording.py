@@ -1,10 +1,5 @@
-"""Record the arrays of one run of a learner's code, in the process that runs it.
-
-The process that grades compares them with the quantities of the right solution (`first_step`). Recorded are the
-results of all operations of PyTorch or NumPy, and the values of the variables in the learner's functions, which may
-be lists of numbers. A variable is recorded when it gets another value and when its function returns, so that an
-array that a loop fills is recorded when it is full.
-"""
+"""Record one run of a learner's code, in its process, for `first_step`: the results of all operations of PyTorch or
+NumPy, and the variables of the learner's functions, when they change and when their function returns."""
 
 import contextlib
 import sys

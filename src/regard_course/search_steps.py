@@ -1,8 +1,5 @@
-"""Find the first step at which a learner's greedy search or beam search leaves the right one.
-
-A search has no arrays to compare. What both searches pass to the model, `step`, is compared call by call. The sums of
-log-probabilities are searched among all numbers of the learner's run.
-"""
+"""Find the first step at which a learner's search leaves the right one, by the calls of the model, `step`, and by the
+sums of log-probabilities among all numbers of the run."""
 
 import math
 from collections.abc import Sequence
@@ -55,9 +52,8 @@ class RightSearch:
         return search
 
     def match(self, calls: Sequence[list[float]]) -> tuple[int, list[list[float]], list[float] | None]:
-        """Return how many calls come before the first wrong one, the right calls of its step that are missing, and
-        the wrong call, or None if there is none. A step may call the model in any order. Repeated calls are wrong only
-        if the right ones do not follow."""
+        """Return how many calls are right, the missing calls of the next step, and the first wrong call or None. A step
+        may call the model in any order, and again with the same tokens if right calls follow."""
         number, missing = 0, list[list[float]]()
         for step in self.calls:
             missing, place = list(step), number

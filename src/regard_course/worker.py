@@ -1,9 +1,5 @@
-"""The process that runs a learner's code: a fork of `serve` for a file, or of the caller for an object in memory.
-
-The process receives inputs and returns outputs; the expected outputs stay in the process that grades. It writes
-events as lines of JSON to a socket, because the learner's code uses standard output. The functions for this are
-looked up before the learner's code is loaded, because the code may replace them.
-"""
+"""The process that runs a learner's code: a fork of `serve` for a file, or of the caller for an object. It receives
+inputs, and writes events as JSON to a socket. The code may replace functions, so they are looked up before."""
 
 import contextlib
 import faulthandler
@@ -57,8 +53,7 @@ _realpath, _abspath, _basename, _fsdecode = os.path.realpath, os.path.abspath, o
 
 
 def restrict_process(memory: int, home: str) -> None:
-    """Limit the memory, and forbid new processes, signals to other processes, and links that leave the folder
-    `home`."""
+    """Limit the memory, and forbid new processes, signals to others, and links that leave the folder `home`."""
     used = 0
     status = Path("/proc/self/status")
     if status.exists():
@@ -213,8 +208,7 @@ def explain_error(error: BaseException, lines: Sequence[str] = ()) -> str:
 
 
 def event_channel(descriptor: int) -> tuple[Send, Ask]:
-    """Return a function that writes each event to a socket immediately, and a function that asks whether an
-    answer is right."""
+    """Return a function that writes an event to a socket, and one that asks whether an answer is right."""
 
     writing = False
 
@@ -266,9 +260,8 @@ def run_in_fork(
 
 
 def serve(descriptor: int, preload: str) -> None:
-    """Fork a process for each job that arrives at a socket, until the socket is closed. This process has imported
-    what every job needs, so that a fork takes milliseconds and PyTorch is imported once. `preload` is "torch" or
-    empty. For each job, the process ID and then the exit status are sent back."""
+    """Fork a process for each job that arrives at a socket, until it is closed, after `preload` ("torch" or empty) is
+    imported. For each job, the process ID and then the exit status are sent back."""
     with contextlib.suppress(ImportError):
         importlib.import_module(preload or "numpy")
     connection = Connection(descriptor)

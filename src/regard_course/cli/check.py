@@ -52,8 +52,7 @@ class CheckFlags:
     """Check a folder of people's answers, and write their points to this CSV file. Rows that the file contains
     already are kept."""
     page: Path | None = None
-    """Check a folder of people's answers, and write who has done what, and the frequent mistakes, to this HTML
-    file."""
+    """Write the page of a class to this HTML file: who has done what, and the frequent mistakes."""
     json: Path | None = None
     """Also write the report to this JSON file, or print it instead of the text (-)."""
     junit: Path | None = None
@@ -118,8 +117,7 @@ def _write_text(path: Path | None, text: str) -> None:
 
 
 def _find_files(words: list[str]) -> tuple[dict[Path, tuple[Path | None, Path]], list[CheckReport]]:
-    """Return the files, with all Python files of a folder and their person's folder, and reports on files that
-    are not read or have unusual names."""
+    """Return the files with their person's folder, and reports on files that are not read or have unusual names."""
     paths: dict[Path, tuple[Path | None, Path]] = {}
     remarks: list[CheckReport] = []
     for word in words:

@@ -1,10 +1,6 @@
-"""Found models: a teacher hides a program in weights, and learners say which head does what.
-
-`hide_program` writes a folder for the learners (weights, sizes and answers, without the program) and a key for
-the teacher. In the folder, `claims.py` has a line for each head. A claim is a selector, or None for a head that
-no answer needs. `score_claims` compares the claims with the key: a claim is right if it selects the same steps
-for all inputs.
-"""
+"""Found models: a teacher hides a program in weights, and learners say which head does what. `hide_program` writes a
+folder for learners and a key. `score_claims` compares the claims (a selector for each head, or None) in `claims.py`
+with the key, by the steps that they select."""
 
 import json
 import re
@@ -133,8 +129,7 @@ def _shuffle_heads(model: TaskModel, seed: int) -> dict[Place, Place]:
 
 
 def load_found(folder: Path) -> AnyRun:
-    """Return a found model as a run, for `regard.show` and all explanation methods. Raises `InputError` for a
-    folder without a found model."""
+    """Return a found model as a run, for `regard.show` and explanations. Raises `InputError` if there is none."""
     content = read_json(folder / "model.json", dict[str, Any], REMEDY)
     try:
         causal, table = bool(content["causal"]), content["answers"]

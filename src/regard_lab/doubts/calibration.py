@@ -51,11 +51,9 @@ LARGEST = 5.0  # Largest input: distances from the median in units of the usual 
 ONE_SIDED = ("improbable", "least", "weakest", "uneven", "no_gain", "repeated", "copied", "reverse")
 """Features whose values below the median are no sign of a fault."""
 FURTHER = 0.5
-"""Further weight of the log-probability. With less, some faults that were not planted (misspelled sources) have a
-smaller AUROC than the log-probability alone; with more, planted faults of the source are found worse."""
+"""Further weight of the log-probability, a compromise between misspelled sources and planted faults."""
 VISIBILITY = 4
-"""The visibility of a kind is this power of 2 AUROC - 1. Without it, kinds that are hardly visible hide others:
-any good translation may have them."""
+"""The visibility of a kind is this power of 2 AUROC - 1: kinds that are hardly visible would hide others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,9 +345,8 @@ def calibrate_doubt(
 
 
 def _check_pairs(run: SequenceRun, pairs: Pairs) -> None:
-    """Raise `InputError` for a model without attention to its source, for too few pairs, and for pairs that do
-    not show how the model translates other text: copies of the source, and the text of training, which the model
-    translates better."""
+    """Raise `InputError` for a model without attention to its source, for too few pairs, and for pairs that do not show
+    how the model translates: copies of the source, and the text of training."""
     if not run.model.cross_layers:
         raise InputError("the model has no attention to its source, which the doubt needs: train with attention")
     if (different := len(set(pairs))) < SMALLEST:
