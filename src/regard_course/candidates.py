@@ -1,5 +1,4 @@
-"""Find the functions and classes that answer an exercise, in a learner's file only, and the library code that they
-use."""
+"""Find the functions and classes of a learner's file that answer an exercise, and the library code in use."""
 
 import ast
 import dis
@@ -39,8 +38,7 @@ EXERCISE_NAMES = frozenset(tomllib.loads((COURSE / "exercises" / "exercises.toml
 REGARD = tuple(f"{COURSE.with_name(name)}{os.sep}" for name in ("regard", "regard_course", "regard_lab"))
 """Folders of Regard. Their parent may contain other packages, too."""
 SOLUTIONS = "mistakes"
-"""Folder of the course that contains solutions. The other code of the learner's file runs whenever an answer is
-called."""
+"""Folder of the course with solutions. Its other code runs whenever an answer is called."""
 PACKAGES = ("site-packages", "dist-packages")
 """Folders of installed packages, in this environment or another one that it uses."""
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")

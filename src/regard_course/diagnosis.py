@@ -85,8 +85,7 @@ def _is_broken(answer: Outputs, right: Outputs) -> bool:
 
 
 def _infinite(answer: Outputs, outputs: Outputs) -> Outputs:
-    """Return an answer in which large negative numbers are -inf where the outputs are -inf: code that hides keys
-    with -1e9 instead of -inf has the same mistake."""
+    """Return an answer with -inf in place of large negative numbers where the outputs are -inf."""
     return [
         np.where(np.isneginf(right) & (array <= HIDDEN), -np.inf, array) if array.shape == right.shape else array
         for array, right in zip(answer, outputs, strict=False)
@@ -115,8 +114,7 @@ def _changes_output(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
 
 @functools.cache
 def _combine(first: Any, second: Any) -> Mistake | None:  # mypy does not treat classes as hashable
-    """Return a solution with two mistakes, or None if both replace the same step. The outputs are cached by its
-    class, so each pair must always have the same class."""
+    """Return a solution with two mistakes, always the same class, or None if both replace the same step."""
     steps = [{name for name in vars(each) if not name.startswith("__")} - {*ATTRIBUTES} for each in (first, second)]
     if steps[0] & steps[1]:
         return None

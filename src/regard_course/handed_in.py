@@ -1,5 +1,4 @@
-"""The files that the people of a class handed in. No link that leaves a person's folder is followed, and no pipe
-opened."""
+"""The files that the people of a class handed in. No link out of a person's folder is followed."""
 
 import os
 import stat

@@ -189,8 +189,7 @@ def _find_relation(function: Any, domains: list[list[Value]], results: Mapping[t
 
 @dataclass(frozen=True, eq=False)
 class TableFunction:
-    """A function or predicate that is known for some values. Elsewhere it returns None, and adds the failure of
-    the learner's function, if any, to `failures`."""
+    """A function or predicate that is known for some values, else None with the learner's error in `failures`."""
 
     table: dict[Value, Value]
     failed: dict[Value, str]

@@ -55,8 +55,7 @@ def begin_progress(home: Path) -> None:
 
 
 def record_checks(home: Path, reports: Sequence[CheckReport]) -> bool:
-    """Record checks, if the folder of the course exists. Return whether they were recorded. Raises `InputError`
-    if the file is damaged or cannot be written."""
+    """Return whether checks were recorded: if the course's folder exists. Raises `InputError` if that fails."""
     if not any((home / name).exists() for name in (PROGRESS, *RUNS)):
         return False
     progress = read_progress(home)

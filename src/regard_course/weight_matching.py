@@ -58,8 +58,7 @@ MAX_VECTOR_COST = 60.0
 
 
 def find_parameters(module: Any) -> dict[str, tuple[Any, str]]:
-    """Return all parameters of a module, or the float arrays of any other object, with the kind of their owners.
-    A parameter that several modules share is listed once."""
+    """Return all parameters of a module, each once, or the float arrays of another object, with their owners' kind."""
     torch = loaded_torch()
     if torch is None or not isinstance(module, torch.nn.Module):
         return dict(_find_arrays(module, "", 0))
@@ -178,8 +177,7 @@ class WeightLayout:
 def possible_layouts(
     parameters: Mapping[str, tuple[Any, str]], width: int, heads: int, projections: bool
 ) -> list[WeightLayout]:
-    """Return the layouts that these parameters may have, the usual layout first. `projections`: whether the
-    exercise has projections of queries, keys and values."""
+    """Return the layouts that parameters may have, the usual one first. `projections`: of queries, keys, values."""
     shapes = {name: tuple(n for n in value.shape if n > 1) for name, (value, _) in parameters.items()}
     square = [name for name, shape in shapes.items() if shape == (width, width)]
     raw = [name for name, shape in shapes.items() if len(shape) == 2 and parameters[name][1] == "other"]

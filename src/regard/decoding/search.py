@@ -345,8 +345,7 @@ def compact_rows(going: Sequence[bool]) -> list[int]:
 
 
 COLDEST, HOTTEST = 1e-3, 1e3
-"""Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
-equally likely."""
+"""Allowed temperatures: below, only the likeliest token is sampled; above, all are equally likely."""
 
 
 def check_temperature(temperature: float) -> None:

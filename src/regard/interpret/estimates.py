@@ -24,8 +24,7 @@ from regard.statistics import LEVEL, Interval, mean_interval
 
 RESAMPLES = 2000  # Number of resamples; 50 resamples then lie beyond each end of a 95 % interval
 MIN_SAMPLES = 50
-"""Smallest number of samples for which a 95 % interval contains the mean in about 95 % of cases, also for skewed
-values."""
+"""Smallest number of samples with which a 95 % interval contains the mean in about 95 % of cases."""
 MIN_RESAMPLED = 10
 """Number of values below which resamples are too coarse for bootstrap-t. Fewer values have Student's interval."""
 

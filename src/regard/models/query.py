@@ -172,8 +172,7 @@ class QueryModel(AnswerModel):
         return logits
 
     def fast_gradient(self) -> QueryGradient | None:
-        """Return a function for loss and gradients without autograd, or None if `fast.query_gradient` does not
-        support the model."""
+        """Return a function for loss and gradients, or None if `fast.query_gradient` lacks the model."""
         layers = [module for module in self.modules() if isinstance(module, AttentionLayer)]
         supported = (
             fast.enabled()

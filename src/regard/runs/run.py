@@ -212,8 +212,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         """Return the forward pass whose attention `attend` shows. Raises `InputError` for an invalid input."""
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
-        """Return an attention map with the intermediate results of each weight; see
-        `regard.interpret.explanation.with_sums`."""
+        """Return an attention map with the sums of each weight; see `regard.interpret.explanation.with_sums`."""
         from regard.interpret.explanation import with_sums
 
         return with_sums(self, shown)

@@ -646,8 +646,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
         return {short_name(name): alignment.interval for name, alignment in alignments.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements for a comparison. The alignment is measured in the last layer that attends to
-        the source."""
+        """Return the measurements for a comparison; the alignment is that of the last layer with the source."""
         report = self.test(seed=seed)
         if not report.alignments:
             return Figures(exact_match=report.exact_match)

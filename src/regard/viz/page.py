@@ -113,8 +113,7 @@ class InterventionData(TypedDict):
 
 
 class StrengthData(TypedDict):
-    """The strength of a head's role, from 0 for uniform attention to 1 for attention to only the role's keys,
-    with its 95 % interval."""
+    """The strength of a head's role, 0 (uniform attention) to 1 (all on its keys), with its 95 % interval."""
 
     mean: float
     low: float
@@ -358,8 +357,7 @@ def layer_data(layer: LayerMap, levels: int | None = LEVELS, *, thumbnail: bool 
 
 
 def row_data(layer: LayerMap, head: int, step: int) -> RowData:
-    """Return the exact weights of one query, also of a long input; raises `InputError` for an unknown head or
-    step."""
+    """Return the exact weights of one query, of any length; raises `InputError` for an unknown head or step."""
     rows = layer.rows
     queries, keys = (layer.query_labels, layer.key_labels) if rows is None else (rows.queries, rows.keys)
     check_range("step", step, 0, len(queries) - 1)

@@ -178,8 +178,7 @@ class Subject(Protocol[Input]):
         """
 
     def look(self, input: Input) -> AttentionMap:
-        """Return the attention map of an input of `unseen`; a model that generates its answer is forced to the
-        correct answer."""
+        """Return the attention map of an input of `unseen`; a generated answer is forced to the correct one."""
 
     def losses(self, inputs: Sequence[Input]) -> np.ndarray:
         """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs.
@@ -249,8 +248,7 @@ class HasSnapshots(Protocol):
     """A subject with snapshots of its training."""
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return attention maps of one input at each snapshot of training; raises `InputError` without
-        snapshots."""
+        """Return attention maps of one input at each snapshot; raises `InputError` without snapshots."""
 
 
 @runtime_checkable
@@ -261,8 +259,7 @@ class NeedsInputs(Protocol):
         """Return a copy of the subject with some inputs: texts, pairs or images."""
 
     def with_inputs(self, labels: Sequence[str]) -> Any:
-        """Return a copy with the inputs of some labels; raises `InputError` for an input that the model
-        rejects."""
+        """Return a copy with the inputs of some labels; raises `InputError` if the model rejects one."""
 
 
 @runtime_checkable

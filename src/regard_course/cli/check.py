@@ -40,8 +40,7 @@ class CheckFlags:
     stubs: Path | None = None
     """Write a template for each exercise to this folder, without checking any code."""
     exercises: Path | None = None
-    """Python file with exercises of your own, which replace those of the course. The file is run: use only
-    your own."""
+    """Python file with exercises of your own in place of the course's. It is run: use only your own."""
     savepath: Path = HOME
     """Directory of the course. If it exists, its index shows the result, as it does for a check on a page."""
     seed: int = 0
@@ -49,8 +48,7 @@ class CheckFlags:
     language: str = ENGLISH
     """Language of the report: en, de, or the folder of a translation."""
     table: Path | None = None
-    """Check a folder of people's answers, and write their points to this CSV file. Rows that the file contains
-    already are kept."""
+    """Check a folder of people's answers, and add their points to this CSV file, whose rows are kept."""
     page: Path | None = None
     """Write the page of a class to this HTML file: who has done what, and the frequent mistakes."""
     json: Path | None = None

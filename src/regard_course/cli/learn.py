@@ -18,8 +18,7 @@ class LearnFlags:
     Needs the extra serve."""
 
     site: Path | None = None
-    """Write the course to this folder as web pages that work offline. Missing runs are trained first, which
-    takes several minutes."""
+    """Write the course to this folder as web pages that work offline. Missing runs are trained for minutes."""
     notebooks: Path | None = None
     """Write the lessons to this folder as Jupyter notebooks."""
     language: str = "en"

@@ -193,8 +193,7 @@ class ClaimReport(Result):
 
 
 def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
-    """Compare the claims in a learner's file with a key. Raises `InputError` for an invalid file, and for claims
-    about another model than that of the key."""
+    """Compare the claims in a learner's file with a key. Raises `InputError` if they do not belong together."""
     key = read_json(key_path, dict[str, Any], REMEDY)
     try:
         puzzle = own_puzzle(key["alphabet"], key["longest"], causal=key["causal"])

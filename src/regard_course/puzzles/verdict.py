@@ -350,8 +350,7 @@ class AnswersError(InputError):
 
 
 def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) -> WrittenProgram:
-    """Return the program in a learner's file, which runs in a separate process. Raises `InputError` with the line
-    for a file that cannot be run."""
+    """Return the program in a learner's file, run in another process. Raises `InputError` with the wrong line."""
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"{str(path)!r} is not a Python file: give the path of your program, as in previous.py")
     result = run_file(path, Assignment(exercises=()), server, seconds=SECONDS, program=(alphabet, longest))

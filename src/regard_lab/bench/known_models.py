@@ -297,8 +297,7 @@ def _digest(compiled: Compiled) -> str:
 
 
 def same_layers(compiled: Compiled, seed: int, stream: str) -> tuple[Any, Any]:
-    """Return an untrained model with the layers and heads of the compiled model, and its options. stream: name of the
-    random numbers."""
+    """Return an untrained model like the compiled model, and its options. stream: name of the random numbers."""
     old: Any = compiled.config
     changes: dict[str, Any] = {"norm": "layer", "hidden": HEAD_WIDTH * old.heads}
     if hasattr(old, "inner"):

@@ -299,8 +299,7 @@ class Planner:
     def write_units(
         self, side: Side, ready: int, values: tuple[Value, ...], units: list[Unit], readings: list[Reading]
     ) -> Reading:
-        """Plan units in the first feed-forward layer after sublayer `ready`, and return how to read their output.
-        `readings`: what the units read."""
+        """Plan units in the first feed-forward layer after sublayer `ready`; return how to read their output."""
         period = 2 if side == "input" else 3
         number = max(ready, 0) // period
         number += number * period + period - 1 <= ready

@@ -70,8 +70,7 @@ class _MarkedInputs(_OfProgram):
 
 
 class EncoderProgramTask(_MarkedInputs, Task):
-    """The task of a program for encoders. The classes of an output step are the possible values in order, after
-    None if there can be no answer."""
+    """The task of a program for encoders. Classes of an output step: None if possible, then its values."""
 
     def __init__(self, program: Program, result: Reading) -> None:
         super().__init__(program)
