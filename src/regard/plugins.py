@@ -214,8 +214,7 @@ def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
 
 
 def find_plugin(name: str) -> ModuleSpec | None:
-    """Return the location of a top-level module that `import_plugin` would import, or None. The module is not
-    executed."""
+    """Return the location of a module that `import_plugin` would import, or None, without executing it."""
     try:
         spec = find_spec(name)
     except ValueError:  # a module without a __spec__

@@ -151,8 +151,7 @@ def equal_outputs(case: Case, outputs: Outputs, expected: Outputs) -> bool:
 def equal_gradients(gradient: float | None, expected: tuple[float, float]) -> bool:
     """Return whether a gradient lies between the two one-sided measurements, up to rounding errors.
 
-    At the kink of a ReLU the two measurements differ, and rounding decides which of them the learner's gradient
-    matches.
+    At the kink of a ReLU the two measurements differ, and rounding decides which one the learner's gradient is.
 
     >>> equal_gradients(1.5, (1.0, 2.0)), equal_gradients(3.0, (1.0, 2.0)), equal_gradients(None, (1.0, 2.0))
     (True, False, False)

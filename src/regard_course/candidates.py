@@ -222,8 +222,7 @@ def is_learners(filename: str) -> bool:
 
 
 class CallMonitor:
-    """Monitor that records which functions of a file run, and which library functions do the work of an
-    exercise.
+    """Monitor of which functions of a file run, and which library functions do the work of an exercise.
 
     A library function is recorded only if the learner's code calls it, or calls it as a module of PyTorch. What
     a library calls or imports for its own work has similar names: `numpy.einsum` calls `_greedy_path`.

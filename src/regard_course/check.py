@@ -147,9 +147,8 @@ def check(
 ) -> CheckReport:
     """Check a learner's code: a Python file, or a function or class.
 
-    The code runs in a separate process with time and memory limits, which receives only the inputs. The results
-    are compared with a correct solution on many inputs. Incorrect results are compared with the results of known
-    mistakes.
+    The code runs in a separate process with time and memory limits, which receives only the inputs. The results are
+    compared with a correct solution on many inputs. Incorrect ones are compared with those of known mistakes.
 
     object: path of a file, or a function, class or module instance.
     exercise: the exercise that the object answers; by default derived from the names in the file or the

@@ -5,10 +5,9 @@ adjacent columns for each head. A learner's class creates parameters with its ow
 class is called, each weight must be copied into the corresponding parameter. The checker does not require
 attribute names.
 
-The idea. Shapes exclude most parameters, names decide between most of the remaining parameters, and the order
-of definition decides between equal names. An incorrect match cannot make an incorrect solution pass, because
-the weights are random. The checker therefore tries every possible layout until the outputs of one input are
-correct.
+The idea. Shapes exclude most parameters, names decide between most of the remaining parameters, and the order of
+definition decides between equal names. An incorrect match cannot make an incorrect solution pass, because the weights
+are random. The checker therefore tries every layout until the outputs of one input are correct.
 
 An example. `self.attn.to_keys = nn.Linear(15, 15)` has the parameter `attn.to_keys.weight`, of shape (15, 15).
 The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `NAMES` for the letter k, so w_k has

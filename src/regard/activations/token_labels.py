@@ -164,8 +164,7 @@ class TokenLabels:
     def add_result(self, sequences: Tensor, *, beams: bool) -> None:
         """Store generated sequences (B, T).
 
-        If `beams` is given, the results replace the tokens that were read, because a beam search reorders its
-        hypotheses.
+        If `beams` is given, its results replace the read tokens, because a beam search reorders its hypotheses.
         """
         for name in self.continued | self.writers:
             tokens = self.tokens[name]

@@ -34,8 +34,7 @@ class KeyValues(NamedTuple):
     """(B, G, Tk, any): projected, rotated and, unless the sharing part changes keys, prepared for the score. With
     latent attention, the latent vectors (B, 1, Tk, R)."""
     values: Tensor
-    """(B, G, Tk, d). With latent attention, (B, 1, Tk, 0), or (B, 1, Tk, R) for values of other states than the
-    keys."""
+    """(B, G, Tk, d). With latent attention, (B, 1, Tk, 0), or (B, 1, Tk, R) if values are of other states."""
     marks: Tensor | None = None
     """What a part stores for each key, (B, any, Tk, any), such as forget gates; None for most mechanisms."""
 
@@ -226,8 +225,7 @@ class MultiHeadAttention(AttentionLayer):
 
     @property
     def standard(self) -> bool:
-        """Whether the layer computes attention as Vaswani et al. 2017 do, except for rotary positions and shared
-        heads."""
+        """Whether attention is that of Vaswani et al. 2017, except for rotary positions and shared heads."""
         full = self.rotary is None or self.rotary.full
         grouped = self.sharing is None or type(self.sharing) in GROUPED
         return super().standard and full and grouped and self.gate is None
@@ -253,8 +251,7 @@ class MultiHeadAttention(AttentionLayer):
 
     @property
     def can_prune(self) -> bool:
-        """Whether `keep_heads` can remove heads: each head has its own keys, and no part depends on the number of
-        heads."""
+        """Whether `keep_heads` can remove heads: each head has its own keys, and no part needs their number."""
         parts = (self.sharing, self.gate, self.combination, self.linear, self.bias)
         shared = self.normalizer is not None and any(True for _ in self.normalizer.parameters())
         return self.groups == self.heads and all(part is None for part in parts) and not shared

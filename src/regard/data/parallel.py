@@ -241,8 +241,7 @@ class ConcatenatedText(PairSource):
 
 @contextmanager
 def open_texts(paths: Sequence[Path]) -> Iterator[tuple[list[BinaryIO], list[BinaryIO]]]:
-    """Open text files. Yields the files and their uncompressed content. Read errors in the block become
-    `InputError`."""
+    """Open text files. Yields them and their uncompressed content. Read errors become `InputError`."""
     try:
         with ExitStack() as stack:
             raws: list[BinaryIO] = [stack.enter_context(path.open("rb")) for path in paths]

@@ -128,8 +128,7 @@ def estimate(
 
 
 def p_above(values: np.ndarray, bar: float) -> float:
-    """Return the one-sided p-value of Student's test that the mean of values (N,) is not above `bar`; NaN values
-    are ignored.
+    """Return the one-sided p-value of Student's test that the mean of values (N,) is not above `bar`, without NaN.
 
     >>> p_above(np.array([1.0, 1.0, 1.0]), 0.5), p_above(np.array([0.4, 0.6]), 0.5)
     (0.0, 0.5)

@@ -158,9 +158,8 @@ class Comparison(Result):
     def save(self) -> list[Path]:
         """Write all report files to the folder of the runs, and return their paths.
 
-        results.json and results.csv have one line for each run. summary.json has means, ranges, differences and
-        their intervals. curves.png shows the learning curves, and values.png shows BLEU or exact match by the
-        last flag.
+        results.json and results.csv have one line for each run. summary.json has means, ranges and differences with
+        intervals. curves.png shows the learning curves, and values.png shows BLEU or exact match by the last flag.
         """
         from regard.viz.figure import figure_bytes  # matplotlib is slow to import
 

@@ -160,8 +160,7 @@ def _multiply(name: str, left: Tensor, right: Tensor, offset: Tensor | None = No
 def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss without the uniform part of smoothing, the correct steps (N, 1), and a factor per row (N, 1).
 
-    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Its product with the factor is the gradient of the
-    loss.
+    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Times the factor, it is the loss's gradient.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     largest, aim = _largest(logits), logits.gather(1, goal.unsqueeze(1))
@@ -356,8 +355,7 @@ def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[
 
 
 def teacher_forcing(settings: TrainingConfig, target: Tensor, generator: torch.Generator, step: int) -> Tensor | None:
-    """Sample the target steps (B, Tt) whose input is the true previous token at training step `step`; None for
-    all steps."""
+    """Sample the target steps (B, Tt) whose input is the true previous token at training step `step`; None: all."""
     if settings.teacher_forcing == 1.0:
         return None
     share = 1.0 - (1.0 - settings.teacher_forcing) * step / max(settings.steps - 1, 1)

@@ -368,8 +368,7 @@ class RunFolder:
     def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
         """Return the results written by `write_derived`; None without a file, or if the model has been trained further.
 
-        Raises `InputError` for a file that is damaged, edited, or belongs to another run. `mend`: remedy in the
-        message.
+        Raises `InputError` for a file that is damaged, edited, or of another run. `mend`: its remedy.
         """
         path = self.path / name
         if not is_file(path):
@@ -608,8 +607,7 @@ def _read_header(file: BinaryIO, size: int) -> tuple[_Metadata, dict[str, _Entry
 
 
 def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
-    """Raise `DamageError` unless the tensors fill the file without gaps and the size of each tensor matches its
-    shape."""
+    """Raise `DamageError` unless the tensors fill the file without gaps, and their sizes match their shapes."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         begin, next_end = entry.data_offsets

@@ -69,8 +69,7 @@ class ShardedState(TrainingState):
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
-        """Yield the whole model with the averaged parameters in the first process. All processes must call this
-        method."""
+        """Yield the whole model with the averaged parameters in the first process. All processes must call it."""
         weights = {} if self.replica is None else self.replica.state_dict()
         with torch.no_grad():
             for name, value in (self.model.state_dict() | self.average).items():
@@ -85,8 +84,7 @@ class ShardedState(TrainingState):
         return self.replica.state_dict()
 
     def save_first(self, folder: RunFolder) -> None:
-        """Write the initial weights in the first process only, because the other processes have not yet reached
-        this point."""
+        """Write the initial weights in the first process only, because the others have not yet reached this point."""
         Checkpoint(step=0, weights=self.initial()).save(folder)
 
     def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:

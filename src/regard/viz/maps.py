@@ -288,8 +288,7 @@ def make_layer_map(
 ) -> LayerMap:
     """Build the map of a layer from its weights (H, Tq, Tk), with a title from its kind and number.
 
-    `labels`: of queries and keys, by kind. `written`: whether the model writes a sequence; its symbols then label
-    the queries.
+    `labels`: of queries and keys, by kind. `written`: whether the model writes a sequence, which labels the queries.
     """
     kind = layer_kind(name)
     queries, keys = labels[kind]

@@ -193,8 +193,7 @@ def pool(weights: np.ndarray, side: int) -> np.ndarray:
 
 
 def head_measures(layer: LayerMap) -> dict[str, list[float]]:
-    """Return the measures of each head for the navigator: peak, entropy, distance, and weight on relevant inputs
-    if known.
+    """Return the measures of each head for the navigator: peak, entropy, distance, and any weight on relevant inputs.
 
     Peak: the mean over rows of the largest weight outside attention sinks and the own token. Entropy: the mean
     over rows, from 0 (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted

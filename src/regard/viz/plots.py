@@ -63,8 +63,7 @@ def make_panels(count: int, width: float, height: float, **options: Any) -> tupl
 
 
 def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None = None) -> Figure:
-    """Draw position vectors (T, D): some dimensions as curves, all dimensions as a heatmap, and the similarity
-    of vectors.
+    """Draw position vectors (T, D): some dimensions as curves, all as a heatmap, and the similarity of vectors.
 
     `between`: vectors (N, D) at N evenly spaced places from the first position to the last, for encodings that
     are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one vector is zero).
@@ -311,8 +310,7 @@ class PaperFigure(Result):
             return self.draw()
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure (.pdf, .svg or .png), and its caption and its data to separate files in the same
-        folder.
+        """Write the figure (.pdf, .svg or .png), and its caption and data to files in the same folder.
 
         `fig.pdf` comes with `fig.caption.txt` and with `fig.data.csv` or `fig.data.json`. Fonts are embedded.
         Raises `InputError` for another extension, or a path that cannot be written.

@@ -222,8 +222,7 @@ class ViewedSubject(LearnedSubject[Input], Protocol[Input]):
         """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
 
     def about(self) -> dict[str, Any]:
-        """Return the facts that a page displays: task, summary, kind, step, whether inputs can be drawn,
-        snapshots.
+        """Return the facts on a page: task, summary, kind, step, whether inputs can be drawn, snapshots.
 
         Optional facts are the accepted inputs, and results by layer and head.
         """
@@ -271,12 +270,10 @@ class KnowsAlignment(Protocol):
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:
-    """Match the layers of two models for comparison: return the name of the other model's layer by the name of
-    each layer.
+    """Match the layers of two models for comparison: return the other model's layer by the name of each layer.
 
-    Layers match by name. If the models share no layer name, layers match by position within each kind that has
-    the same number of layers in both models. `layerBeside` in scene.js matches layers in the same way for
-    pages.
+    Layers match by name. If the models share no layer name, layers match by position within each kind that has the same
+    number of layers in both models. `layerBeside` in scene.js matches them so for pages.
 
     >>> match_layers([Layer("first", "cross", 2)], [Layer("other", "cross", 4)])
     {'first': 'other'}

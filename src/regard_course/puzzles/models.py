@@ -1,6 +1,5 @@
 """A learner's program as a model, beside a model of the same layers that is trained on the same task. Each head of the
-compiled model, a selector, matches the head with the most similar attention: the mean sum of min(a, b) over the
-keys."""
+compiled model, a selector, matches the head with the most similar attention: the mean sum of min(a, b)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
