@@ -3,7 +3,6 @@ sums of log-probabilities among all numbers of the run."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,32 +23,28 @@ Difference = tuple[str, int | str, str, str, str]
 """The kind of the quantity, its step or name, a sentence, the learner's value and the right one."""
 
 
-@dataclass
 class RightSearch:
     """The run of the right solution with one input."""
 
-    calls: list[list[list[float]]] = field(default_factory=list)
-    """The lists of tokens that the model receives in each step."""
-    beams: list[Beam] = field(default_factory=list)
-    """The beam after each step; none for greedy search."""
-
-    @classmethod
-    def run(cls, exercise: Exercise, case: Case) -> "RightSearch":
-        search, model, base = cls(), case.arguments["step"], exercise.base
+    def __init__(self, exercise: Exercise, case: Case) -> None:
+        self.calls: list[list[list[float]]] = []
+        """The lists of tokens that the model receives in each step."""
+        self.beams: list[Beam] = []
+        """The beam after each step; none for greedy search."""
+        base = exercise.base
 
         def step(tokens: list[int]) -> Array:
-            if len(tokens) > len(search.calls):
-                search.calls.append([])
-            search.calls[-1].append([float(token) for token in tokens])
-            return np.asarray(model(tokens))
+            if len(tokens) > len(self.calls):
+                self.calls.append([])
+            self.calls[-1].append([float(token) for token in tokens])
+            return np.asarray(case.arguments["step"](tokens))
 
-        def prune(self: Any, *arguments: Any) -> Beam:
-            search.beams.append(base.prune(self, *arguments))
-            return search.beams[-1]
+        def prune(solution: Any, *arguments: Any) -> Beam:
+            self.beams.append(base.prune(solution, *arguments))
+            return self.beams[-1]
 
         solution = type("RecordedSearch", (base,), {"prune": prune})
         getattr(solution(), exercise.name)(**{**case.arguments, "step": step})
-        return search
 
     def match(self, calls: Sequence[list[float]]) -> tuple[int, list[list[float]], list[float] | None]:
         """Return how many calls are right, the missing calls of the next step, and the first wrong call or None. A step
@@ -78,20 +73,13 @@ def find_search_step(
 ) -> Finding:
     """Return the first difference of the run that stays right longest. runs: an encoded `SearchRun` for each way to
     call the code. outputs: the learner's results, or None after an error."""
-    right = RightSearch.run(exercise, case)
+    right = RightSearch(exercise, case)
     run = max(map(SearchRun.decode, runs or [[]]), key=lambda run: right.match(run.calls)[0])
-    number, missing, call = right.match(run.calls)
-    difference: Difference | None
-    if missing or call is not None:
-        difference = _compare_calls(case, right, run, call, run.calls[:number], missing)
-        kind, step, *_ = difference
-        place = int(step) - 1
-        if kind == "token" and missing and outputs is not None and outputs[0].ndim and len(outputs[0]) > place:
-            difference = _compare_tokens(place, _plain(outputs[0]), [int(token) for token in missing[0][1:]])
-    else:
-        difference = _compare_sums(right, run, len(right.beams)) or _compare_answers(
-            exercise, case, right, run, outputs
-        )
+    difference = (
+        _compare_calls(case, right, run, outputs)
+        or _compare_sums(right, run, len(right.beams))
+        or _compare_answers(exercise, case, right, run, outputs)
+    )
     kind, step, told, yours, should = difference
     shown = say("the input '{0}'", say(case.name))
     return Finding(
@@ -103,16 +91,12 @@ def find_search_step(
     )
 
 
-def _compare_calls(
-    case: Case,
-    right: RightSearch,
-    run: SearchRun,
-    call: list[float] | None,
-    before: Sequence[list[float]],
-    missing: Sequence[list[float]],
-) -> Difference:
-    """Return the difference in a step, in which the learner's code makes a call, or None, and others are missing."""
-    step = len(missing[0]) if missing else len(right.calls) + 1
+def _compare_calls(case: Case, right: RightSearch, run: SearchRun, outputs: Outputs | None) -> Difference | None:
+    """Return the first difference between the calls of the model, or None."""
+    number, missing, call = right.match(run.calls)
+    if not missing and call is None:
+        return None
+    step, before = len(missing[0]) if missing else len(right.calls) + 1, run.calls[:number]
     reason = _fault(case, call, before) if call is not None else ""
     if not reason and missing and (difference := _compare_sums(right, run, step - 1)):
         return difference
@@ -122,6 +106,9 @@ def _compare_calls(
     told = [say(WORDS["differs"], step, yours, should), *([say(WORDS[reason])] if reason else [])]
     if reason in ("whole_list", "no_start", "again", "shared") or step == 1:
         return "call", step, " ".join(told), yours, should
+    chosen = _plain(outputs[0].reshape(-1))[step - 2 :] if outputs is not None and missing else []
+    if not right.beams and chosen and chosen[0] != missing[0][-1]:
+        return _compare_token(step - 1, chosen[0], int(missing[0][-1]))
     return "beam" if right.beams else "token", step - 1, " ".join(told), yours, should
 
 
@@ -172,7 +159,7 @@ def _compare_answers(
             return "score", step, *_missing_number(run, best, score)
     last = len(right.calls) - 1  # the calls contain the tokens before
     if not right.beams and len(answer) == len(wanted) == last + 1 and answer[:last] == wanted[:last]:
-        return _compare_tokens(last, answer, wanted)
+        return _compare_token(last + 1, answer[last], wanted[last])
     pairs = list(zip(exercise.outputs, outputs or expected, expected, strict=False))
     name, *values = next((pair for pair in pairs if not equal_arrays(*pair[1:])), pairs[0])
     yours, should = (str(_plain(value)) for value in values)
@@ -181,10 +168,9 @@ def _compare_answers(
     return "returned", say(name), say(MESSAGES[kind], words), yours, should
 
 
-def _compare_tokens(place: int, answer: Sequence[float], wanted: Sequence[int]) -> Difference:
-    told = [say(WORDS["differs"], place + 1, answer[place], wanted[place])]
-    told += [] if isinstance(answer[place], int) else [say(WORDS["not_whole"])]
-    return "token", place + 1, " ".join(told), str(answer[place]), str(wanted[place])
+def _compare_token(step: int, mine: float, right: int) -> Difference:
+    told = [say(WORDS["differs"], step, mine, right), *([] if isinstance(mine, int) else [say(WORDS["not_whole"])])]
+    return "token", step, " ".join(told), str(mine), str(right)
 
 
 def _plain(value: Array) -> Any:
