@@ -157,8 +157,7 @@ def code_digest(file: Path) -> str:
 
 
 def check_loaded(file: Path, *, again: bool = False) -> None:
-    """Raise `PluginError` if user code has changed since this process imported it. `again`: the file itself is
-    executed anew."""
+    """Raise `PluginError` if user code has changed since its import. `again`: the file itself is executed anew."""
     if again or file not in _loaded_files:
         _loaded_files[file] = code_files(file)
     for path in _loaded_files[file]:

@@ -200,8 +200,7 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> tuple[Ve
 
 
 def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
-    """Return a short description of how an output differs from the correct output: by shape, NaN or the number
-    with the largest error.
+    """Return in short how an output differs from the correct one: by shape, NaN or the number with the largest error.
 
     >>> describe_difference(np.array([[1.0, 5.0]]), np.array([[1.0, 2.0]]), None)
     '5 at [0, 1], should be 2'

@@ -111,8 +111,7 @@ def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
 
 
 def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None = None) -> float | None:
-    """Return the largest difference, relative to the largest expected number; None if the difference is a
-    rounding error.
+    """Return the largest difference, relative to the largest expected number; None for a rounding error.
 
     `attends` broadcasts to both tensors. Masked rows, infinite values and NaN are ignored.
 

@@ -137,8 +137,7 @@ none: no normalization."""
 
 @public
 class Block(nn.Module):
-    """Base class of the layers of a stack. Each layer is compiled separately, and is split separately in
-    sharded training."""
+    """Base class of the layers of a stack, each of which is compiled, and split in sharded training, separately."""
 
 
 @public

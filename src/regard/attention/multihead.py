@@ -302,8 +302,7 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     """Prune all heads of a layer except `heads` (Michel et al. 2019, section 4). The outputs are those of the
     whole layer with the pruned heads ablated.
 
-    `heads`: heads to keep, in ascending order. Raises `InputError` for a layer without projections, or if
-    `can_prune` is False.
+    `heads`: heads to keep, in ascending order. Raises `InputError` without projections, or if `can_prune` is False.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> keep_heads(layer, [0, 2])

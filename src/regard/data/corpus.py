@@ -497,8 +497,7 @@ class CachedTokenizer(dict[str, int]):
 
 
 def _split_words(sentences: Sequence[str]) -> list[str]:
-    """Return the words of all sentences with `END` after each sentence. A sentence with unusual whitespace is
-    returned as a whole."""
+    """Return the words of all sentences with `END` after each sentence. One with unusual whitespace stays whole."""
     joined = f" {f' {END} '.join(sentences)} "
     if _has_single_blanks(joined) and joined.count(END) == len(sentences) - 1:
         return [*joined[1:-1].split(" "), END]

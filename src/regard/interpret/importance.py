@@ -43,8 +43,7 @@ class HeadImportance(Result):
     measure: str = "loss"
     """Name of the loss, if `loss` is not computed against known answers."""
     unchanged: dict[str, list[str]] = field(default_factory=dict)
-    """By layer, for each head: why nothing can be said, if its context does not change when it is disabled; empty
-    for all other heads."""
+    """By layer, for each head: why nothing can be said, if its context does not change when disabled; else empty."""
 
     def interval(self, layer: str, head: int) -> Estimate | None:
         """Return the interval of a head; None if it is unknown."""

@@ -59,8 +59,7 @@ class Leaf(NamedTuple):
 class LinearGraph:
     """The leaves of one pass of a model, with norms frozen.
 
-    `tokens`: modules that embed tokens. `frozen`: functions that are replaced by a product with the constant
-    output / input.
+    `tokens`: modules that embed tokens. `frozen`: functions replaced by a product with output / input.
     """
 
     def __init__(

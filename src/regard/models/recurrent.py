@@ -474,8 +474,7 @@ class RecurrentConfig(ModelConfig):
 class RecurrentSeq2Seq(Seq2Seq):
     """Recurrent encoder-decoder (equations at the top of this file). The attention layer is `decoder.cross`.
 
-    Sequences may have any length, and source and target always have separate embeddings, so `longest` and
-    `shared` are ignored.
+    Sequences may have any length, and source and target separate embeddings: `longest` and `shared` are ignored.
 
     >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=9, target_symbols=11)
     >>> source = torch.full((2, 5), 4)

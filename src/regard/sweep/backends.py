@@ -605,8 +605,7 @@ class _Training:
             self._stop()
 
     def checkpoint(self, job: SweepJob) -> Any:
-        """Save the state, and return the continuation for the requeued job. submitit calls this method before
-        the time limit."""
+        """Save the state, and return the continuation of the job. submitit calls this before the time limit."""
         from submitit.helpers import DelayedSubmission
 
         self._stop()

@@ -54,8 +54,7 @@ class Checkpoint:
     that cannot be resumed."""
 
     def save(self, folder: RunFolder | str | Path) -> None:
-        """Write the checkpoint to the folder of a run. On failure, raises `MachineError`, and the last
-        checkpoint is intact."""
+        """Write the checkpoint to a run's folder. On failure, raises `MachineError`, and the last one is intact."""
         folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
         files = {}
         if self.weights is not None:
@@ -310,8 +309,7 @@ class Progress:
         return best
 
     def out_of_patience(self, patience: int) -> bool:
-        """Return whether the criterion did not improve in the last `patience` validations; always False if
-        `patience` is 0."""
+        """Return whether the criterion did not improve in the last `patience` validations; False if it is 0."""
         return 0 < patience <= self.since_best
 
 

@@ -241,8 +241,7 @@ class RunFolder:
         return stored
 
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
-        """Return the config. Raises `InputError` if the config is missing, damaged or edited, or contains
-        untrusted code."""
+        """Return the config. Raises `InputError` if it is missing, damaged or edited, or contains untrusted code."""
         stored = self.stored()
         if not has_valid_digest(stored):
             self.refuse_edited("config.json", self._describe_edit(stored))

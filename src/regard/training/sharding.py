@@ -52,8 +52,7 @@ def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
 
 
 def _add_dimensions(module: nn.Module) -> None:
-    """Replace parameters without dimensions, such as the gain of the score `cosine`, by parameters (1), because
-    FSDP2 refuses them."""
+    """Replace parameters without dimensions, such as the gain of `cosine`, by parameters (1) for FSDP2."""
     for part in module.modules():
         for name, parameter in [*part.named_parameters(recurse=False)]:
             if parameter.dim() == 0:

@@ -1,9 +1,8 @@
 """Calibrate the doubt of a run on planted faults, and measure how well it finds them. The calibration is stored
 in trust.json in the folder of the run.
 
-Good translations are the run's own translations and the references of the text. Faults are planted in both, and
-in the sources. Each of the two has a classifier, which is tested on a fifth of the sentences at a time, after
-fitting it to the others.
+Good translations are the run's own translations and the references of the text. Faults are planted in both, and in the
+sources. Each has a classifier, which is tested on each fifth of the sentences, after fitting it to the others.
 """
 
 import math
