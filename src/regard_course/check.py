@@ -248,8 +248,7 @@ class NoAnswerError(InputError):
 def _report(
     name: str, result: JobResult, exercises: dict[str, str], assignment: Assignment, record: Record
 ) -> CheckReport:
-    """Return the report on the answers in a file or an object. `exercises`: name of the answer to each. `record`:
-    returns all arrays of another run of an answer."""
+    """Return the report on a file or an object. `exercises`: answer to each. `record`: arrays of another run."""
     reports = []
     if NO_EXERCISE in result.failures:
         words, lines = result.failures[NO_EXERCISE]

@@ -1,9 +1,8 @@
 """Copy the weights of an exercise into the matching parameters of a learner's module.
 
-The problem. An exercise names its weights (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with
-adjacent columns for each head. A learner's class creates parameters with its own names and layout. Before the
-class is called, each weight must be copied into the corresponding parameter. The checker does not require
-attribute names.
+The problem. An exercise names its weights (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with adjacent
+columns for each head. A learner's class creates parameters with its own names and layout. Before the class is called,
+each weight must be copied into the corresponding parameter. Names are free.
 
 The idea. Shapes exclude most parameters, names decide between most of the remaining parameters, and the order of
 definition decides between equal names. An incorrect match cannot make an incorrect solution pass, because the weights

@@ -1,5 +1,4 @@
-"""Known mistakes: `Solution` with wrong steps, which are data in `mistakes.toml`, with the texts that learners read. A
-class derived from two mistakes combines them."""
+"""Known mistakes: `Solution` with wrong steps, which are data in `mistakes.toml`, with texts for learners."""
 
 import inspect
 import math

@@ -1,6 +1,5 @@
 """Found models: a teacher hides a program in weights, and learners say which head does what. `hide_program` writes a
-folder for learners and a key. `score_claims` compares the claims (a selector for each head, or None) in `claims.py`
-with the key, by the steps that they select."""
+folder for learners and a key. `score_claims` compares the selected steps of the claims with the key."""
 
 import json
 import re
@@ -71,9 +70,8 @@ def claim_name(place: Place) -> str:
 
 
 def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *, seed: int = 0) -> list[Path]:
-    """Write the model of a program to a folder for learners, and the key beside the folder. Return the paths.
-    `seed`: of the order of the heads, and of the heads that do nothing. Raises `InputError` for a program that
-    cannot be compiled, and for a file that exists."""
+    """Write the model of a program to a folder for learners, and the key beside the folder. Return the paths. `seed`:
+    of the heads. Raises `InputError` if the program cannot be compiled, or a file exists."""
     if len(puzzle.alphabet) ** puzzle.longest > MOST_INPUTS:
         raise InputError(
             f"{len(puzzle.alphabet)} letters and {puzzle.longest} steps give more than {MOST_INPUTS:,} inputs: "
