@@ -39,8 +39,7 @@ async function runProcess(address, box, finish = () => {}) {
     process = await request(address, "GET");
   }
   stop.replaceWith(say("Output"));
-  const nothing = process.status ? say("It was stopped.") : say("It printed nothing.");
-  output.textContent = process.output.trim() || nothing;
+  output.textContent = process.output.trim() || (process.status ? say("It was stopped.") : say("It printed nothing."));
   if (process.picture) box.append(Object.assign(new Image(), { src: process.picture, className: "picture" }));
   finish(process);
 }

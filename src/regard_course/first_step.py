@@ -29,9 +29,7 @@ SCALAR_ROUNDING = 1e-5
 """Largest relative difference of single numbers, which are equal by chance more often than arrays."""
 LEAST_SCALE = 1e-2
 """Numbers of an array are compared relative to the largest one, or to this."""
-MAX_SHOWN = 12
-MAX_SHAPES = 3
-"""Number of shapes of the learner's arrays that are shown."""
+MAX_SHOWN, MAX_SHAPES = 12, 3
 MAX_DEPTH = 2
 """Number of dimensions, for example batch and head, over which a loop of the learner may compute parts."""
 Texts = dict[str, dict[str, Any]]

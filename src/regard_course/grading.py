@@ -155,10 +155,8 @@ def _remark(
     answered = zip(cases, map(decode_outputs, answers), expected, strict=True)
     found = [(case, outputs, right) for case, outputs, right in answered if outputs]
     for order in list(permutations(range(len(exercise.outputs))))[1:] if found else ():
-        if all(
-            len(outputs) == len(order) and equal_outputs(case, [outputs[place] for place in order], right)
-            for case, outputs, right in found
-        ):
+        swapped = [[outputs[n] for n in order] if len(outputs) == len(order) else [] for _, outputs, _ in found]
+        if all(equal_outputs(part[0], mine, part[2]) for part, mine in zip(found, swapped, strict=True)):
             return say(MESSAGES["other_order"], ", ".join(map(say, exercise.outputs))), True
     firsts = [(outputs[0], right[0]) for _, outputs, right in found]
     if firsts and all(right.ndim == 3 and mine.shape == right.shape[1:] for mine, right in firsts):

@@ -16,10 +16,9 @@ from regard_course.translated import say
 
 IGNORED = ("__pycache__", "node_modules", "site-packages")
 KINDS = regard.io.KINDS | {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFDIR: "a folder in place of a file"}
-MAX_NAME, MAX_PROBLEMS = 60, 20
+MAX_NAME, MAX_PROBLEMS, MAX_SHOWN = 60, 20, 5
 READ = (".py", ".PY", ".Py", ".ipynb")
 """Endings of names that are read, or are mentioned one by one."""
-MAX_SHOWN = 5
 MAX_BYTES = 10_000_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet would run as a formula."""
@@ -160,10 +159,8 @@ def describe_unread(folder: Path) -> str:
         for path in (Path(home, name) for name in sorted(files) if not name.startswith(".") and name != PROGRESS):
             if path.suffix not in READ and _kind(path) == stat.S_IFREG:
                 names.append(str(path.relative_to(folder)))
-    if not names:
-        return ""
     shown = ", ".join(map(show_name, names[:MAX_SHOWN])) + (", ..." if len(names) > MAX_SHOWN else "")
-    return say("Not read, because the name does not end in .py: {0} ({1}).", shown, len(names))
+    return say("Not read, because the name does not end in .py: {0} ({1}).", shown, len(names)) if names else ""
 
 
 def _add_files(person: HandedIn) -> None:

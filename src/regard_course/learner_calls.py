@@ -46,8 +46,7 @@ MAX_ATTEMPTS = 4
 """Maximum number of combinations of library and layout that run on all cases if none is right."""
 CALLERS = "regard_course.probe_models"
 """Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
-NOWHERE = 10**9
-"""In place of the line of an error that every library gives."""
+NOWHERE = 10**9  # in place of the line of an error that every library gives
 EMPTY = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "NOP"}
 """Operations of a function without code."""
 Answer = dict[str, Any]
@@ -320,9 +319,10 @@ def _derivative(gradients: Mapping[str, Any], directions: Mapping[str, Any]) -> 
 def _is_stub(solution: Any) -> bool:
     """Return whether a function has no code but a docstring, `...`, `pass` or `return`."""
     code = getattr(solution, "__code__", None)
-    operations = {instruction.opname for instruction in dis.get_instructions(code)} if code is not None else {""}
-    constants = code.co_consts if code is not None else ()
-    return operations <= EMPTY and all(value in (None, Ellipsis, solution.__doc__) for value in constants)
+    return code is not None and (
+        {instruction.opname for instruction in dis.get_instructions(code)} <= EMPTY
+        and all(value in (None, Ellipsis, solution.__doc__) for value in code.co_consts)
+    )
 
 
 def _reached(error: BaseException) -> int:

@@ -15,8 +15,7 @@ from regard_course.inputs import Array
 
 MAX_SIZE, MAX_NUMBERS = 4_000, 300_000
 """Limits of the numbers of an array that is recorded, and of all arrays together."""
-MAX_NESTED = 4
-"""Number of lists and objects around each other that are searched for numbers, and of the parts of a hypothesis."""
+MAX_NESTED = 4  # nested lists that are searched for numbers, and parts of a hypothesis
 
 
 class ArrayRecorder:
@@ -156,7 +155,7 @@ class SearchRecorder(ArrayRecorder):
             with contextlib.suppress(Exception):
                 alone = np.ndim(tokens) == 0 and not isinstance(tokens, Iterator)
                 values = [np.nan, tokens] if alone else tokens if isinstance(tokens, list | tuple) else list(tokens)
-                self.run.calls.append(np.asarray([float(value) for value in values]).reshape(-1).tolist())
+                self.run.calls.append(np.asarray(values, np.float64).reshape(-1).tolist())
             return trace_arrays(model(tokens), self)
 
         return step

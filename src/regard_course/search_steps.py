@@ -153,8 +153,8 @@ def _compare_answers(
         if outputs is not None and answer not in beam and len(answer) == len(beam[0]):
             shown = str(beam)[1:-1]
             return "beam", step, say(WORDS["not_in_beam"], answer, step, shown), str(answer), shown
-        lengths = [(total / (len(tokens) - 1) ** case.arguments["alpha"], tokens) for total, tokens in right.beams[-1]]
-        score, best = max(lengths)
+        alpha = case.arguments["alpha"]
+        score, best = max((total / (len(tokens) - 1) ** alpha, tokens) for total, tokens in right.beams[-1])
         if not run.has(score) and not run.has(-score):
             return "score", step, *_missing_number(run, best, score)
     last = len(right.calls) - 1  # the calls contain the tokens before
@@ -163,9 +163,8 @@ def _compare_answers(
     pairs = list(zip(exercise.outputs, outputs or expected, expected, strict=False))
     name, *values = next((pair for pair in pairs if not equal_arrays(*pair[1:])), pairs[0])
     yours, should = (str(_plain(value)) for value in values)
-    words, kind = say(WORDS["returned"], say(name)), "fails" if outputs is None else "returns"
-    yours = say("an error") if outputs is None else yours
-    return "returned", say(name), say(MESSAGES[kind], words), yours, should
+    kind, yours = ("fails", say("an error")) if outputs is None else ("returns", yours)
+    return "returned", say(name), say(MESSAGES[kind], say(WORDS["returned"], say(name))), yours, should
 
 
 def _compare_token(step: int, mine: float, right: int) -> Difference:

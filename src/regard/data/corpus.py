@@ -248,8 +248,7 @@ class Mixture:
 
     @property
     def pool_size(self) -> int:
-        """Number of pairs per pool: small enough that no corpus repeats within a pool, but at least
-        `MIN_SEGMENTS` segments."""
+        """Number of pairs per pool: no corpus repeats, but at least `MIN_SEGMENTS`."""
         limits = [int(len(corpus) / share) for corpus, share in zip(self.corpora, self.shares, strict=True)]
         return max(MIN_SEGMENTS * SEGMENT, min(POOL * SEGMENT, *limits))
 
@@ -445,8 +444,7 @@ No word and no `END` begins with this prefix.
 """
 
 Tokens = tuple[np.ndarray, np.ndarray]
-"""The concatenated tokens of all sentences (N,) uint32, with `EOS` after each sentence, and the number of
-tokens per sentence (S,).
+"""The concatenated tokens of all sentences (N,) uint32, with `EOS` after each, and the tokens per sentence (S,).
 """
 
 

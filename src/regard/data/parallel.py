@@ -403,8 +403,7 @@ def _is_text(content: bytes) -> bool:
 
 
 _scans: dict[tuple[object, ...], TextScan] = {}
-"""Results of the scans of this process, by path and status: a training text is read once for its digest, its
-number of lines and its check."""
+"""Results of the scans of this process, by path and status: a training text is read only once."""
 
 
 def _scan_file(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextScan:

@@ -343,8 +343,7 @@ def find_circuit(
     >>> circuit = regard.find_circuit(run, [("BCCCB", "BCCCA")], method="acdc")    # doctest: +SKIP
     >>> circuit.write("circuit.json")    # doctest: +SKIP
 
-    Raises `InputError` for an unknown method, for inputs of different lengths or with the same answer, and for a model
-    whose edges cannot be separated.
+    Raises `InputError` for an unknown method, inputs of different lengths or equal answers, and inseparable edges.
     """
     if method not in (*METHODS, "acdc"):
         raise unknown_choice("method", method, (*METHODS, "acdc"))

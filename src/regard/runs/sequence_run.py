@@ -398,8 +398,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         raise NotImplementedError
 
     def map_of_links(self, pair: LinkedPair) -> AttentionMap:
-        """Return the attention of the alignment heads from target words to source words and the end of the
-        source, as a map with one layer."""
+        """Return the attention of the alignment heads from target words to source words and its end, as one layer."""
         weights = np.concatenate([pair.weights, pair.nothing[:, None]], axis=1)
         linked = np.zeros(weights.shape, dtype=bool)
         for source, target in pair.links:
@@ -428,9 +427,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
     ) -> AttentionMap:
         """Answer an input, and return the attention of each symbol of the answer in every layer.
 
-        If `input` is None, a random input is generated with `seed`. `answer`: a result of `search` to use
-        instead of the best answer. If `answer` is None, `original` is the map without an intervention.
-        Other options as in `search`.
+        If `input` is None, a random input is generated with `seed`. `answer`: a result of `search` to use instead of
+        the best one. If it is None, `original` has no intervention. Other options as in `search`.
         """
         if input is None and answer is not None:
             raise InputError("answer has no input: also give the input of the answer")

@@ -337,8 +337,7 @@ class Translation(SequenceTask):
         return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
 
     def _unknown(self, corpora: "list[Corpus]", *, show: bool) -> list[UnknownShares]:
-        """Return the unknown tokens in each training text and in the validation texts, and warn about validation
-        texts that are training text."""
+        """Return the unknown tokens in each training text and in the validation texts, and warn about overlaps."""
         from regard.data.prepare import describe_learned
 
         names = ["training"]

@@ -43,8 +43,7 @@ from regard.training.config import TrainingConfig
 # Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 
 CHUNK, GPU_CHUNK = 1 << 24, 1 << 28
-"""Size of a chunk's logits in bytes: on a CPU, a chunk stays in the cache; on a GPU, few large operations are
-faster than many small ones."""
+"""Size of a chunk's logits in bytes: few large operations are faster on a GPU, cached ones on a CPU."""
 BITS = 1 / math.log(2)  # Bits in a nat
 FAR = 60.0  # Largest logit in bits for which powers of 2 and their sums do not overflow in float32 and bfloat16
 

@@ -99,16 +99,14 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
 
 
 def config_mismatch(config: str, stored: Mapping[str, Any], name: str) -> str | None:
-    """Return a description of the differences between the config (JSON) in the file `name` and config.json (plain
-    data), or None if equal."""
+    """Return a description of the differences between the config (JSON) in `name` and config.json, or None if equal."""
     if config == canonical_json(without_digest(stored)):
         return None
     return _differences(stored, config, name) or "it names no config"
 
 
 def _differences(stored: Mapping[str, Any], config: str, name: str) -> str:
-    """Return a description of the differences between config.json and the config in the file `name`; empty for
-    JSON that is not a config."""
+    """Return a description of the differences between config.json and the config in `name`; empty for other JSON."""
     try:
         other = parse_json(config, finite=False)
     except DamageError:

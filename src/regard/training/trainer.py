@@ -63,8 +63,7 @@ def measure_choices(precision: Precision, context: DistributedContext = SINGLE_P
 
 
 def product_type(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> torch.dtype:
-    """Return the dtype of matrix products. "auto" selects bfloat16 if the device computes products faster in
-    bfloat16 than in float32.
+    """Return the dtype of matrix products. "auto" selects bfloat16 if the device computes it faster.
 
     Without its instructions, bfloat16 is emulated and slower. With them, a measurement on a CPU decides.
     """
