@@ -29,8 +29,7 @@ Member = TypeVar("Member", bound=Callable[..., Any])
 
 
 class Limits(NamedTuple):
-    """Smallest and largest value of a number or of all values of a tensor. `excluded`: bounds that are not
-    possible values."""
+    """Smallest and largest value of a number or of all values of a tensor. `excluded`: impossible bounds."""
 
     low: float
     high: float
@@ -123,8 +122,7 @@ def _field_hints(cls: type) -> dict[str, Any]:
 
 
 def _conform(name: str, value: Any, hint: Any) -> Any:
-    """Return a value converted to a hint. Raises `_MismatchError` for another type, and `InputError` for a number
-    that is out of range."""
+    """Return a value converted to a hint. Raises `_MismatchError` for another type, and `InputError` out of range."""
     origin, parts = get_origin(hint), get_args(hint)
     kind = origin or (type(None) if hint is None else hint)
     if origin is Annotated:

@@ -157,8 +157,7 @@ def code_digest(file: Path) -> str:
 
 
 def check_loaded(file: Path, *, again: bool = False) -> None:
-    """Raise `PluginError` if user code has changed since this process imported it. `again`: the file itself is
-    executed anew."""
+    """Raise `PluginError` if user code has changed since its import. `again`: the file itself is executed anew."""
     if again or file not in _loaded_files:
         _loaded_files[file] = code_files(file)
     for path in _loaded_files[file]:
@@ -214,8 +213,7 @@ def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
 
 
 def find_plugin(name: str) -> ModuleSpec | None:
-    """Return the location of a top-level module that `import_plugin` would import, or None. The module is not
-    executed."""
+    """Return the location of a module that `import_plugin` would import, or None, without executing it."""
     try:
         spec = find_spec(name)
     except ValueError:  # a module without a __spec__

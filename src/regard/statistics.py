@@ -19,8 +19,7 @@ from regard.arguments import public
 
 LEVEL = 0.95
 MAX_ARRANGEMENTS = 13_000
-"""Largest number of arrangements that a permutation test enumerates, enough for two groups of 8; of more, it
-draws random ones."""
+"""Largest number of arrangements that a permutation test enumerates, enough for two groups of 8; else random ones."""
 DRAWN_ARRANGEMENTS = 19_999
 BLOCK = 100_000
 """Number of values that are permuted at once. All arrangements of hundreds of seeds would need hundreds of MB."""

@@ -17,8 +17,7 @@ Outputs = Sequence[Array]
 ROUNDING = 2e-4
 """Largest difference that counts as a rounding error, relative to the largest number or to 1."""
 GRADIENT_ROUNDING = 5e-3
-"""Largest difference between gradients that counts as a rounding error. Gradients accumulate many rounding
-errors."""
+"""Largest difference between gradients that counts as a rounding error: they accumulate many."""
 
 
 def loaded_torch() -> Any:
@@ -40,7 +39,11 @@ def guess_libraries(solution: Any) -> list[Library]:
     if torch is None:  # code that names no library may call methods of tensors
         return ["numpy"] if any(value is np for value in namespace.values()) else ["numpy", "torch"]
     used = [namespace[name] for name in {name for code in codes for name in code.co_names} if name in namespace]
-    for values in (used, list(namespace.values())):  # code without a name of a library may call methods of arrays
+    detached = any("tolist" in code.co_names for code in codes)  # a tensor would lose its gradient
+    for values in (
+        used,
+        [np] if detached else list(namespace.values()),
+    ):  # code without a name of a library may call methods of arrays
         origins = [f"{getattr(value, '__name__', '')}.{getattr(value, '__module__', '')}" for value in values]
         if any("torch" in origin for origin in origins):
             return ["torch", "numpy"]
@@ -50,8 +53,7 @@ def guess_libraries(solution: Any) -> list[Library]:
 
 
 def convert_argument(value: Any, library: Library, requires_grad: bool = False) -> Any:
-    """Return a copy of an argument for the learner's library, with the same order of its dimensions in memory.
-    For PyTorch, floats become float32 tensors."""
+    """Return a copy of an argument for a library, in its order in memory; floats for PyTorch are float32."""
     if isinstance(value, Mapping):
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
     if library == "numpy":
@@ -98,7 +100,10 @@ def _convert_output(value: Any) -> Array:
         value = value.detach().cpu().numpy()
     elif isinstance(value, list):
         value = [_convert_output(part) for part in value]
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(say("the result has parts of different lengths, so it is not one array")) from error
     if array.dtype.kind not in "fiub":
         raise TypeError(say("the result is a {0}, not numbers", type(value).__name__))
     return array.astype(np.float64)
@@ -146,8 +151,7 @@ def equal_outputs(case: Case, outputs: Outputs, expected: Outputs) -> bool:
 def equal_gradients(gradient: float | None, expected: tuple[float, float]) -> bool:
     """Return whether a gradient lies between the two one-sided measurements, up to rounding errors.
 
-    At the kink of a ReLU the two measurements differ, and rounding decides which of them the learner's gradient
-    matches.
+    At the kink of a ReLU the two measurements differ, and rounding decides which one the learner's gradient is.
 
     >>> equal_gradients(1.5, (1.0, 2.0)), equal_gradients(3.0, (1.0, 2.0)), equal_gradients(None, (1.0, 2.0))
     (True, False, False)

@@ -1,8 +1,4 @@
-"""Find the functions and classes in a learner's file that answer an exercise, and the library code that they
-use.
-
-Only code that is written in the file counts as an answer. An imported function never counts as an answer.
-"""
+"""Find the functions and classes of a learner's file that answer an exercise, and the library code in use."""
 
 import ast
 import dis
@@ -42,8 +38,7 @@ EXERCISE_NAMES = frozenset(tomllib.loads((COURSE / "exercises" / "exercises.toml
 REGARD = tuple(f"{COURSE.with_name(name)}{os.sep}" for name in ("regard", "regard_course", "regard_lab"))
 """Folders of Regard. Their parent may contain other packages, too."""
 SOLUTIONS = "mistakes"
-"""Folder of the course that contains solutions. The other code of the learner's file runs whenever an answer is
-called."""
+"""Folder of the course with solutions. Its other code runs whenever an answer is called."""
 PACKAGES = ("site-packages", "dist-packages")
 """Folders of installed packages, in this environment or another one that it uses."""
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
@@ -99,9 +94,8 @@ class Candidates:
 
 
 def find_candidates(names: Mapping[str, Any], wanted: Sequence[Specification], *, chosen: bool = False) -> Candidates:
-    """Find the answers to exercises among the names of a module. The exercise's own name has priority over its
-    aliases. If the only exercise in `wanted` was `chosen` and no name fits, its answer is the only function or
-    class in the file, except for helpers that other functions use."""
+    """Find the answers to exercises among the names of a module: by their names, then by their aliases. If a `chosen`
+    exercise has none, it is the only function or class that no other function uses."""
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
     # A class that only renames an imported class contains no code.
     own = {name: value for name, value in public.items() if any(True for _ in _find_codes(value, names))}
@@ -228,8 +222,7 @@ def is_learners(filename: str) -> bool:
 
 
 class CallMonitor:
-    """Monitor that records which functions of a file run, and which library functions do the work of an
-    exercise.
+    """Monitor of which functions of a file run, and which library functions do the work of an exercise.
 
     A library function is recorded only if the learner's code calls it, or calls it as a module of PyTorch. What
     a library calls or imports for its own work has similar names: `numpy.einsum` calls `_greedy_path`.

@@ -87,8 +87,7 @@ def make_exercise(
 
 @functools.lru_cache(maxsize=4)
 def load_exercises(path: Path) -> tuple[Exercise, ...]:
-    """Run a teacher's file, and return its exercises. Raises `InputError` if the file or an exercise is
-    invalid."""
+    """Run a teacher's file, and return its exercises. Raises `InputError` if it is invalid."""
     if not path.is_file() or path.suffix != ".py":
         raise InputError(f"file {str(path)!r} of exercises does not exist, or its name does not end in .py")
     try:
@@ -148,9 +147,8 @@ def check(
 ) -> CheckReport:
     """Check a learner's code: a Python file, or a function or class.
 
-    The code runs in a separate process with time and memory limits, which receives only the inputs. The results
-    are compared with a correct solution on many inputs. Incorrect results are compared with the results of known
-    mistakes.
+    The code runs in a separate process with time and memory limits, which receives only the inputs. The results are
+    compared with a correct solution on many inputs. Incorrect ones are compared with those of known mistakes.
 
     object: path of a file, or a function, class or module instance.
     exercise: the exercise that the object answers; by default derived from the names in the file or the
@@ -250,8 +248,7 @@ class NoAnswerError(InputError):
 def _report(
     name: str, result: JobResult, exercises: dict[str, str], assignment: Assignment, record: Record
 ) -> CheckReport:
-    """Return the report on the answers in a file or an object. `exercises`: name of the answer to each. `record`:
-    returns all arrays of another run of an answer."""
+    """Return the report on a file or an object. `exercises`: answer to each. `record`: arrays of another run."""
     reports = []
     if NO_EXERCISE in result.failures:
         words, lines = result.failures[NO_EXERCISE]
@@ -315,6 +312,5 @@ def build_stubs(folder: Path, exercises: Sequence[Exercise] = EXERCISES) -> dict
 
 
 def write_stubs(folder: Path, exercises: str | Path | None = None) -> list[Path]:
-    """Write the start file of each exercise of the course, or of a teacher's file. Raises `InputError` if a file
-    already exists."""
+    """Write the start file of each exercise. Raises `InputError` if a file already exists."""
     return write_new(build_stubs(folder, EXERCISES if exercises is None else load_exercises(Path(exercises))))

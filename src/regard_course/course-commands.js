@@ -1,6 +1,6 @@
 // Buttons that run the commands and the code of a lesson's text on the course's server, and check an exercise.
 
-/** @typedef {{busy: boolean, status: number | null, output: string, file?: string, exists?: boolean}} Process */
+/** @typedef {{busy: boolean, status: number | null, output: string, picture?: string, file?: string, exists?: boolean}} Process */
 
 /** @type {(text: string, ...values: (string | number)[]) => string} */
 export const say = Reflect.get(window, "say"); // notes.js is a classic script, so that it works from a folder
@@ -38,9 +38,9 @@ async function runProcess(address, box, finish = () => {}) {
     await new Promise((resolve) => setTimeout(resolve, 400));
     process = await request(address, "GET");
   }
-  stop.remove();
-  const nothing = process.status ? say("It was stopped.") : say("It printed nothing.");
-  output.textContent = process.output.trim() || nothing;
+  stop.replaceWith(say("Output"));
+  output.textContent = process.output.trim() || (process.status ? say("It was stopped.") : say("It printed nothing."));
+  if (process.picture) box.append(Object.assign(new Image(), { src: process.picture, className: "picture" }));
   finish(process);
 }
 

@@ -19,6 +19,7 @@ import os
 import shlex
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,7 @@ class CourseProcesses:
         return process is not None and process.poll() is None
 
     def training_state(self, lesson: Lesson) -> dict[str, Any]:
-        """Return the progress of a lesson's run, and the end of its log if training failed. A run that was
-        trained in a terminal is measured first."""
+        """Return the progress of a lesson's run, and the end of its log after an error. A new run is measured."""
         process = self.processes.get(lesson.name)
         failed = process is not None and process.poll() not in (None, 0)
         if not failed and not self.busy(lesson.name) and is_unmeasured(lesson, self.home):
@@ -200,7 +200,11 @@ def make_course_app(
         if number > len(texts):
             raise InputError(f"lesson {lesson.name} has {len(texts)} commands: choose 0 (its code) to {len(texts)}")
         arguments = ["-m", *shlex.split(texts[number - 1])] if number else ["-c", lesson.code]
-        return send_json(processes.control(request.method, name, arguments))
+        state = processes.control(request.method, name, arguments)
+        if state["status"] == 0 and "--output" in arguments:  # a figure
+            figure = Path(arguments[arguments.index("--output") + 1]).read_bytes()
+            state["picture"] = f"data:image/svg+xml;base64,{b64encode(figure).decode()}"
+        return send_json(state)
 
     async def exercise(request: Request) -> Response:
         item = find_exercise(request.path_params["name"])
@@ -245,8 +249,7 @@ def send_json(value: Any) -> Response:
 
 
 class _LessonExplorer:
-    """The explorer for a lesson's run, which is loaded on the first request and reloaded after each training
-    run."""
+    """The explorer for a lesson's run, which is loaded on the first request and after each training."""
 
     def __init__(self, lesson: Lesson, home: Path) -> None:
         self.lesson, self.home = lesson, home
@@ -272,8 +275,7 @@ class _LessonExplorer:
 def teach(
     home: Path, language: str = ENGLISH, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True
 ) -> None:
-    """Serve the course until interrupted; `home`: folder of its runs; `language`: see `find_language`; the other
-    parameters are those of `show`."""
+    """Serve the course until interrupted. `home`: folder of its runs; other parameters: see `show`."""
     check_port(port)
     check_server("the course")
     serve(lambda **access: make_course_app(home, language, **access), "the course", host, port, browser=browser)

@@ -1,10 +1,5 @@
-"""Find the known mistakes that give the same answers as a learner's code.
-
-Each mistake in `mistakes/` is a solution with one incorrect step. The solution with the mistake runs on the
-same inputs, and its outputs are compared with the learner's outputs. If no single mistake explains the answers,
-pairs of mistakes are tried. The inputs are random numbers, so mistakes with the same outputs compute the same
-function as the learner's code. Answers without an explanation are left to `first_step`.
-"""
+"""Find the known mistakes, or pairs of them, that give the same answers as a learner's code on the same random inputs.
+Answers without an explanation are left to `first_step`."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -62,9 +57,8 @@ def _run_cached(solution: Any, exercise: Exercise, case: Case) -> Outputs | None
 def explains(
     mistake: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strict: bool = True
 ) -> bool:
-    """Return whether a mistake gives the learner's answers in all cases, and fails where the learner's code
-    failed. If `strict` is False, cases in which only one of the two fails are ignored, because libraries treat
-    mismatched shapes differently. In this case, the mistake must give at least one of the incorrect answers."""
+    """Return whether a mistake gives the learner's answers, and fails where they fail. If `strict` is False, cases in
+    which only one of them fails are ignored (libraries differ), but the mistake must give an incorrect answer."""
     agrees = False
     for case, answer in zip(cases, answers, strict=True):
         if not case.diagnose:
@@ -91,8 +85,7 @@ def _is_broken(answer: Outputs, right: Outputs) -> bool:
 
 
 def _infinite(answer: Outputs, outputs: Outputs) -> Outputs:
-    """Return an answer in which large negative numbers are -inf where the outputs are -inf: code that hides keys
-    with -1e9 instead of -inf has the same mistake."""
+    """Return an answer with -inf in place of large negative numbers where the outputs are -inf."""
     return [
         np.where(np.isneginf(right) & (array <= HIDDEN), -np.inf, array) if array.shape == right.shape else array
         for array, right in zip(answer, outputs, strict=False)
@@ -121,8 +114,7 @@ def _changes_output(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
 
 @functools.cache
 def _combine(first: Any, second: Any) -> Mistake | None:  # mypy does not treat classes as hashable
-    """Return a solution with two mistakes, or None if both replace the same step. The outputs are cached by its
-    class, so each pair must always have the same class."""
+    """Return a solution with two mistakes, always the same class, or None if both replace the same step."""
     steps = [{name for name in vars(each) if not name.startswith("__")} - {*ATTRIBUTES} for each in (first, second)]
     if steps[0] & steps[1]:
         return None
@@ -140,9 +132,8 @@ def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
 
 
 def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
-    """Return every pair of mistakes that explains the answers. A companion is a mistake that may have an effect
-    only in combination with another mistake. A companion that does not change any output of this exercise by
-    itself is omitted."""
+    """Return every pair of mistakes that explains the answers, without companions (which have an effect only beside
+    another mistake) that change no output of this exercise."""
     relevant = relevant_mistakes(exercise)
     companions = [mistake for mistake in exercise.mistakes if mistake.companion and mistake not in relevant]
     # Small answers are the fastest to compare.

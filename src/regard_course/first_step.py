@@ -22,13 +22,14 @@ from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.inputs import MESSAGES, Array, Case
 from regard_course.mistakes.known import TEXTS
 from regard_course.report import Finding
+from regard_course.search_steps import find_search_step, is_search
 from regard_course.translated import say
 
 SCALAR_ROUNDING = 1e-5
 """Largest relative difference of single numbers, which are equal by chance more often than arrays."""
 LEAST_SCALE = 1e-2
 """Numbers of an array are compared relative to the largest one, or to this."""
-MAX_SHOWN = 12
+MAX_SHOWN, MAX_SHAPES = 12, 3
 MAX_DEPTH = 2
 """Number of dimensions, for example batch and head, over which a loop of the learner may compute parts."""
 Texts = dict[str, dict[str, Any]]
@@ -48,8 +49,7 @@ class Quantity:
 
 
 def record_quantities(exercise: Exercise, case: Case, changed: int | None = None) -> list[Quantity]:
-    """Return the quantities of the right solution in their order. changed: the number of a quantity that gets
-    another value."""
+    """Return the quantities of the right solution in their order. changed: number of the one that is replaced."""
     found: list[Quantity] = []
     places: list[str] = []
     generator = np.random.default_rng(0)
@@ -109,8 +109,7 @@ class _Recording:
             self._by_size[array.size].append((array, np.sort(array, axis=None)))
 
     def contains(self, value: Array, depth: int = MAX_DEPTH, *, ordered: bool = False) -> bool:
-        """Return whether an array occurs, in any order of its dimensions, or its parts along the first
-        dimensions. ordered: only in its own order."""
+        """Return whether an array occurs, or its parts along the first dimensions. ordered: only in its own order."""
         numbers = np.sort(value, axis=None)
         if any(
             _equal(known, numbers) and _equal_up_to_order(array, value, ordered=ordered)
@@ -132,7 +131,12 @@ class _Recording:
         kind = value.ndim, value.shape.count(1)
         for depth in range(MAX_DEPTH + 1):
             shape = _sizes(value.shape[depth:])
-            parts = [part for array in known for part in array.reshape(-1, *array.shape[min(depth, array.ndim) :])]
+            parts = [
+                part
+                for array in known
+                for whole in range(depth + 1)
+                for part in array.reshape(-1, *array.shape[min(whole, array.ndim) :])
+            ]
             parts = [part for part in parts if _sizes(part.shape) == shape]
             choices = [
                 array
@@ -153,9 +157,10 @@ def _sizes(shape: Sequence[int]) -> list[int]:
 def _nearest(value: Array, choices: Sequence[Array]) -> Array | None:
     """Return the array of the same shape, up to dimensions of size 1, that differs least."""
 
-    def distance(array: Array) -> float:
+    def distance(array: Array) -> tuple[int, float]:
         finite = np.isfinite(array) & np.isfinite(value)
-        return float(np.abs(array[finite] - value[finite]).mean()) if finite.any() else np.inf
+        infinite = int((np.isfinite(array) != np.isfinite(value)).sum())
+        return infinite, float(np.abs(array[finite] - value[finite]).mean()) if finite.any() else np.inf
 
     shape = np.squeeze(value).shape
     same = [array.reshape(value.shape) for array in choices if np.squeeze(array).shape == shape]
@@ -200,10 +205,12 @@ def _orders(dimensions: int) -> list[tuple[int, ...]]:
 
 
 def choose_case(exercise: Exercise, cases: Sequence[Case], wrong: Sequence[bool]) -> Case | None:
-    """Return the input with a wrong answer on which most quantities differ from the inputs and from each other, the
-    smallest one of several."""
+    """Return the input with a wrong answer that has most different quantities, the smallest one of several."""
 
     def rank(case: Case) -> tuple[int, int]:
+        if is_search(case):
+            longest = case.arguments["longest"]
+            return min(longest, 2), -longest * case.arguments.get("width", 1)
         inputs, count = _inputs(case), 0
         for item in record_quantities(exercise, case):
             if item.step != "returned" and _is_usable(item.value) and not _Recording(inputs).contains(item.value):
@@ -224,6 +231,8 @@ def find_first_step(
 ) -> Finding | None:
     """Return the first quantity that differs, in the run that stays right longest. runs: the arrays of the
     learner's runs. outputs: the learner's results, or None after an error."""
+    if is_search(case):
+        return find_search_step(exercise, case, runs, outputs)
     quantities = record_quantities(exercise, case)
     results = [item for item in quantities if item.step == "returned"]
     pairs = zip(outputs or (), results, strict=False)
@@ -236,12 +245,13 @@ def find_first_step(
     if index is None:
         return None
     item = quantities[index]
+    known_arrays = [*_inputs(case), *(part.value for part in quantities)]
     if item.step != "returned":
-        mine = _nearest(
-            item.value, recording.others(item.value, [*_inputs(case), *(part.value for part in quantities)])
-        )
+        mine = _nearest(item.value, recording.others(item.value, known_arrays))
     else:
         mine = outputs[results.index(item)] if outputs is not None else None
+    others = [array for array in recording.arrays if not any(_equal(array, part) for part in known_arrays)]
+    shapes = dict.fromkeys(array.shape for array in others)
     ending = "fails" if outputs is None else "returns" if item.step == "returned" else "lacks"
     known = [quantities[before].words] if before is not None else []
     return Finding(
@@ -249,7 +259,7 @@ def find_first_step(
         did=say(MESSAGES["first"], item.words),
         instead=say(MESSAGES[f"has_and_{ending}" if known else ending], item.words, *known),
         paper=item.paper,
-        example=_show(exercise, case, item, mine),
+        example=_show(exercise, case, item, mine, list(shapes)[-MAX_SHAPES:]),
     )
 
 
@@ -268,9 +278,8 @@ def _first(
     wrong: Sequence[Quantity],
     failed: bool,
 ) -> tuple[int, int | None, int | None]:
-    """Return how many quantities occur, the number of the first one that is wrong, None if it is unknown, and of the
-    last one before it that occurs. wrong: the results that are returned with another value. failed: whether there are
-    none because of an error."""
+    """Return how many quantities occur, and the numbers of the first wrong and of the last right one before it, or
+    None. wrong: results that are returned with another value. failed: whether an error ended the run."""
     inner = [item for item in quantities if item.step != "returned"]
     occurs = []
     for item in inner:
@@ -308,10 +317,14 @@ def _first(
     return sum(map(bool, occurs)), first[0], right[-1] if right else None
 
 
-def _show(exercise: Exercise, case: Case, item: Quantity, mine: Array | None) -> SmallExample:
+def _show(
+    exercise: Exercise, case: Case, item: Quantity, mine: Array | None, shapes: Sequence[tuple[int, ...]]
+) -> SmallExample:
+    """Return the quantity with the learner's value, or else with the last shapes of the learner's other arrays."""
     right = item.value
     if mine is None:
-        yours, should = say("no array of this shape"), say("shape {0}", right.shape)
+        shown = ", ".join(map(str, shapes)) or "-"
+        yours, should = say("no array of this shape, but {0}", shown), say("shape {0}", right.shape)
     elif right.size <= MAX_SHOWN or mine.shape != right.shape:
         yours, should = (
             show_value(array) if array.size <= MAX_SHOWN else say("shape {0}", array.shape) for array in (mine, right)

@@ -3,11 +3,12 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 
-from regard_course.arrays import Outputs, decode_outputs, equal_arrays, equal_gradients
+from regard_course.arrays import Outputs, decode_outputs, equal_arrays, equal_gradients, equal_outputs
 from regard_course.diagnosis import Mistake, diagnose_one, diagnose_two, find_example
 from regard_course.exercises.exercise import Exercise
 from regard_course.first_step import choose_case, find_first_step
@@ -16,7 +17,9 @@ from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding,
 from regard_course.translated import say
 
 # Errors that say what to correct: the first quantity that differs would hide it.
-CLEAR = re.compile(r"\w*(Name|Local|Attribute|Import|NotFound)Error|TypeError: .*(argument|tuple)|.*ambiguous")
+CLEAR = re.compile(
+    r"\w*(Name|Local|Attribute|Import|NotFound)Error|TypeError: .*(argument|tuple|the result|das Ergebnis)|.*ambiguous"
+)
 MAX_TOKENS = 8
 """Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
@@ -67,13 +70,16 @@ def grade(
     parts, first_step = list[str](), None
     if not explanations and any(different):
         parts = ["note_first"] if shown_notes else ["unknown_mistake", "start_here"]
-    clear = all(report.verdict == "failed" and CLEAR.match(report.words) for report in reports)
+    remark, exact = _remark(exercise, cases, answers, expected) if wrong and not explanations else ("", False)
+    if remark:
+        shown_notes, parts = [remark, *shown_notes], ["note_first"] if not shown_notes else parts
+    clear = exact or all(report.verdict == "failed" and CLEAR.match(report.words) for report in reports)
     if wrong and not explanations and record and not exercise.call and not clear:
         failed = [report.verdict == "failed" for report in reports]
-        case = choose_case(exercise, cases, different if any(different) else failed)
+        case = choose_case(exercise, cases, different if sum(different) >= sum(failed) else failed)
         if case is not None:
             first_step = find_first_step(exercise, case, record(case), decode_outputs(answers[cases.index(case)]))
-        if not shown_notes and parts:
+        if not (set(shown_notes) - {remark}) and parts:
             parts = ["unknown_mistake", *([] if first_step else ["unknown_step", "start_here"])]
     return dataclasses.replace(
         report,
@@ -132,14 +138,36 @@ def _grade_cases(
 
 
 def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
-    """Return the first incorrect output and its difference, or an empty result if all outputs are correct or the
-    answer is an error."""
+    """Return the first incorrect output and its difference, or an empty result."""
     outputs = decode_outputs(answer) or []
     for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
         if not equal_arrays(output, right, case.valid_steps):
             words = describe_difference(output, right, case.valid_steps)
             return f"{say(name)}: {words}" if len(exercise.outputs) > 1 else words
     return ""
+
+
+def _remark(
+    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
+) -> tuple[str, bool]:
+    """Return what all results have in common that is wrong, or an empty text, and whether nothing else is to be said:
+    another order of the results, a missing batch, or whole numbers."""
+    answered = zip(cases, map(decode_outputs, answers), expected, strict=True)
+    found = [(case, outputs, right) for case, outputs, right in answered if outputs]
+    for order in list(permutations(range(len(exercise.outputs))))[1:] if found else ():
+        swapped = [[outputs[n] for n in order] if len(outputs) == len(order) else [] for _, outputs, _ in found]
+        if all(equal_outputs(part[0], mine, part[2]) for part, mine in zip(found, swapped, strict=True)):
+            return say(MESSAGES["other_order"], ", ".join(map(say, exercise.outputs))), True
+    firsts = [(outputs[0], right[0]) for _, outputs, right in found]
+    if firsts and all(right.ndim == 3 and mine.shape == right.shape[1:] for mine, right in firsts):
+        return say(MESSAGES["no_batch"], say(exercise.outputs[0]), firsts[0][0].shape, firsts[0][1].shape), True
+    if (
+        firsts
+        and not any(_is_whole(right) for _, right in firsts)
+        and all(_is_whole(mine) and mine.shape == right.shape for mine, right in firsts)
+    ):
+        return say(MESSAGES["whole_numbers"]), False
+    return "", False
 
 
 def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> tuple[Verdict, str]:
@@ -170,14 +198,15 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> tuple[Ve
 
 
 def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
-    """Return a short description of how an output differs from the correct output: by shape, NaN or the number
-    with the largest error.
+    """Return in short how an output differs from the correct one: by shape, NaN or the number with the largest error.
 
     >>> describe_difference(np.array([[1.0, 5.0]]), np.array([[1.0, 2.0]]), None)
     '5 at [0, 1], should be 2'
     """
     if output.ndim == right.ndim == 1 and output.shape != right.shape and _is_whole(output) and _is_whole(right):
         return say("{0}, should be {1}", _show_tokens(output), _show_tokens(right))
+    if output.ndim == 0 < right.ndim:
+        return say("a single number, should be an array of shape {0}", right.shape)
     if output.shape != right.shape:
         shapes = [f"({', '.join(map(str, array.shape))})" for array in (output, right)]
         return say("shape {0}, should be {1}", *shapes)

@@ -1,7 +1,4 @@
-"""The files that the people of a class handed in: what is read, and what is not read and why.
-
-No link is followed that leaves a person's folder, and only regular files are opened: a pipe would block.
-"""
+"""The files that the people of a class handed in. No link out of a person's folder is followed."""
 
 import os
 import stat
@@ -13,11 +10,15 @@ from typing import NamedTuple
 import regard.io
 from regard.errors import InputError
 from regard_course.inputs import MESSAGES
+from regard_course.lessons.lesson import HOME
+from regard_course.progress import PROGRESS
 from regard_course.translated import say
 
 IGNORED = ("__pycache__", "node_modules", "site-packages")
 KINDS = regard.io.KINDS | {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFDIR: "a folder in place of a file"}
-MAX_NAME, MAX_PROBLEMS = 60, 20
+MAX_NAME, MAX_PROBLEMS, MAX_SHOWN = 60, 20, 5
+READ = (".py", ".PY", ".Py", ".ipynb")
+"""Endings of names that are read, or are mentioned one by one."""
 MAX_BYTES = 10_000_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet would run as a formula."""
@@ -73,7 +74,7 @@ class HandedIn:
             self.files.append(path)
             if odd := odd_name(path.name):
                 self.add_problem(path, odd, read=True)
-        elif path.suffix in (".PY", ".Py", ".ipynb"):
+        elif path.suffix in READ[1:]:
             self.add_problem(path, say("does not end in .py: not read"))
 
 
@@ -148,6 +149,18 @@ def find_people(folder: Path) -> dict[str, HandedIn]:
             f"{str(folder)!r} contains no Python file: one file or one subfolder per person is needed{words}"
         )
     return people
+
+
+def describe_unread(folder: Path) -> str:
+    """Return which files of a class are not read because of their names, in one line, or an empty text."""
+    names = list[str]()
+    for home, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in (*IGNORED, HOME.name))
+        for path in (Path(home, name) for name in sorted(files) if not name.startswith(".") and name != PROGRESS):
+            if path.suffix not in READ and _kind(path) == stat.S_IFREG:
+                names.append(str(path.relative_to(folder)))
+    shown = ", ".join(map(show_name, names[:MAX_SHOWN])) + (", ..." if len(names) > MAX_SHOWN else "")
+    return say("Not read, because the name does not end in .py: {0} ({1}).", shown, len(names)) if names else ""
 
 
 def _add_files(person: HandedIn) -> None:

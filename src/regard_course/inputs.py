@@ -1,8 +1,4 @@
-"""What the process of a learner's code receives of an exercise: names, inputs and how the answer is called.
-
-This module and all modules that it imports contain no answers. The solutions (`exercises`, `mistakes`) stay in
-the process that grades.
-"""
+"""What the process of a learner's code receives of an exercise. No module that it imports contains a solution."""
 
 import inspect
 import tomllib
@@ -65,8 +61,7 @@ class Case:
         return {name: _random_like(self.arguments[name], name) for name in self.gradients}
 
     def output_weights(self, shape: tuple[int, ...]) -> Array:
-        """Return random weights for the first output. Gradients are gradients of the weighted sum of this
-        output."""
+        """Return random weights for the first output. Gradients are those of its weighted sum."""
         weights: Array = _generator("pull").normal(size=shape)
         if self.valid_steps is not None:
             weights = weights * self.valid_steps[..., None]
@@ -90,8 +85,7 @@ class Specification:
     constructor_sizes: tuple[str, ...] = ()
     """Names of the constructor's arguments, in order."""
     call: str = ""
-    """Function of `probe_models` that calls the answer, if the case's arguments are not sufficient for the
-    call."""
+    """Function of `probe_models` that calls the answer, if the arguments are not sufficient for the call."""
 
     def matches(self, name: str) -> bool:
         return normalize_name(name) in {normalize_name(known) for known in (self.name, *self.aliases)}

@@ -1,13 +1,12 @@
-"""Call a learner's function or class with an exercise's inputs, in the process that runs the learner's code.
-
-Nothing is graded here. An answer consists of plain values for JSON: outputs and gradients, or an error.
-"""
+"""Call a learner's function or class with an exercise's inputs, in its process. Answers are plain values for JSON."""
 
 import contextlib
+import dis
 import importlib
 import inspect
 import linecache
 import random
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +25,9 @@ from regard_course.arrays import (
     guess_libraries,
     loaded_torch,
 )
-from regard_course.inputs import MESSAGES, Array, Case, Specification
-from regard_course.recording import ArrayRecorder, record_run, trace_arrays
+from regard_course.candidates import is_learners
+from regard_course.inputs import MESSAGES, Array, Case, RandomLanguageModel, Specification
+from regard_course.recording import ArrayRecorder, SearchRecorder, record_run, trace_arrays
 from regard_course.time_limit import report_progress
 from regard_course.translated import say
 from regard_course.weight_matching import (
@@ -43,10 +43,12 @@ from regard_course.weight_matching import (
 TRACEBACK_LINES = 3
 """Maximum number of innermost lines of the learner's code that are shown with an error."""
 MAX_ATTEMPTS = 4
-"""Maximum number of combinations of library and layout that run on all cases if no combination gives the
-correct outputs."""
+"""Maximum number of combinations of library and layout that run on all cases if none is right."""
 CALLERS = "regard_course.probe_models"
 """Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
+NOWHERE = 10**9  # in place of the line of an error that every library gives
+EMPTY = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "NOP"}
+"""Operations of a function without code."""
 Answer = dict[str, Any]
 Note = tuple[bool | None, str]
 """The text of a note, and whether the note alone makes the answer incorrect. None: no, but it is always shown."""
@@ -75,6 +77,9 @@ def collect_answers(
     certain = loaded_torch() is not None or len(libraries) == 1  # PyTorch is loaded when it is tried
     combinations = [(library, layout) for library in libraries for layout in _layouts(exercise, solution, cases[0])]
     tried: list[tuple[Answer, tuple[Library, WeightLayout]]] = []
+    if _is_stub(solution):
+        send({"attempt": 0, "case": 0, "started": False})
+        return
     for library, layout in combinations:
         with monitor or contextlib.nullcontext():
             answer = answer_case(exercise, solution, cases[0], library, layout)
@@ -82,7 +87,11 @@ def collect_answers(
             tried = [(answer, (library, layout))]
             break
         tried.append((answer, (library, layout)))
-    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or (tried[:1] if certain else tried[-1:])
+        if answer.get("started") is False or answer.get("reached") == NOWHERE:
+            break  # with every library
+    # Without results, the error of the attempt that came furthest: others are errors of the wrong library.
+    furthest = max(tried if certain else tried[::-1], key=lambda attempt: attempt[0].get("reached", 0))
+    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or [furthest]
     for number, (first, (library, layout)) in enumerate(usable[:MAX_ATTEMPTS]):
         send({**first, "attempt": number, "case": 0})
         for index, case in enumerate(cases[1:], 1):
@@ -124,8 +133,8 @@ def answer_case(exercise: Specification, solution: Any, case: Case, library: Lib
         folder = Path.cwd()
         with contextlib.suppress(TypeError):
             folder = Path(inspect.getfile(solution)).parent
-        hint = next((f" ({say(MESSAGES[kind])})" for kind in ("tuple", "ambiguous") if kind in str(error)), "")
-        return {"error": one_line(error) + hint, "lines": learner_lines(error, folder)}
+        lines = learner_lines(error, folder)
+        return {"error": explain(error, lines), "lines": lines, "reached": _reached(error)}
 
 
 def _call_solution(
@@ -168,20 +177,23 @@ def _prepare(
 
 
 def record_answer(exercise: Specification, solution: Any, case: Case) -> list[list[Array]]:
-    """Return all arrays of a run with one case, for each combination of library and layout."""
+    """Return the arrays of a run, or an encoded `SearchRun`, for each combination of library and layout."""
     runs = []
     for library in guess_libraries(solution):
         for layout in _layouts(exercise, solution, case):
-            recorder = ArrayRecorder()
+            search = SearchRecorder() if isinstance(case.arguments.get("step"), RandomLanguageModel) else None
+            recorder = search or ArrayRecorder()
             with contextlib.suppress(Exception):  # what was computed before an error is recorded
                 function, _, values, _ = _prepare(exercise, solution, case, layout)
                 arguments = {name: convert_argument(value, library) for name, value in values.items()}
                 if library == "numpy":
                     arguments = {name: trace_arrays(value, recorder) for name, value in arguments.items()}
+                if search:
+                    arguments["step"] = search.wrap(arguments["step"])
                 seed_generators()
                 with record_run(recorder):
                     call_function(function, arguments)
-            runs.append(list(recorder.arrays.values()))
+            runs.append(search.run.encode() if search else list(recorder.arrays.values()))
     return sorted(runs, key=len, reverse=True)[:MAX_ATTEMPTS]
 
 
@@ -197,8 +209,7 @@ def seed_generators() -> None:
 def _repetition_notes(
     function: Any, values: Mapping[str, Any], library: Library, case: Case, outputs: Outputs
 ) -> list[Note]:
-    """Return a note if a second call with the same arguments has other results, with the reason. The reason is
-    random numbers if a call with their first state has the first results again."""
+    """Return a note if a second call has other results: because of random numbers, if their state decides."""
 
     def repeat() -> Outputs:
         fresh = {name: convert_argument(value, library) for name, value in values.items()}
@@ -230,8 +241,7 @@ def initialize(exercise: Specification, cls: type, case: Case) -> Any:
 
 
 def _constructor_arguments(exercise: Specification, cls: type, case: Case) -> dict[str, int]:
-    """Return the constructor's arguments: first the arguments with known names, then the other required
-    arguments in order."""
+    """Return the constructor's arguments: those with known names, then the other required ones in order."""
     variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     parameters = [part for part in inspect.signature(cls).parameters.values() if part.kind not in variable]
     arguments: dict[str, int] = {}
@@ -248,8 +258,7 @@ def _constructor_arguments(exercise: Specification, cls: type, case: Case) -> di
 
 
 def call_function(function: Any, arguments: Mapping[str, Any]) -> Any:
-    """Call a function or module with positional arguments. A mask is omitted if the function does not accept a
-    mask."""
+    """Call a function or module with positional arguments, without a mask that it does not accept."""
     values = list(arguments.values())
     target = function.forward if not callable(function) and hasattr(function, "forward") else function
     with contextlib.suppress(TypeError, ValueError):
@@ -274,8 +283,7 @@ def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
 def _gradients(
     exercise: Specification, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
 ) -> dict[str, Any]:
-    """Return the directional derivative with respect to each argument, or None for an argument without a
-    gradient."""
+    """Return the directional derivative with respect to each argument, or None."""
     torch = loaded_torch()
     first = result[0] if isinstance(result, tuple | list) else result
     gradients: dict[str, Any] = dict.fromkeys(case.gradients)
@@ -308,8 +316,29 @@ def _derivative(gradients: Mapping[str, Any], directions: Mapping[str, Any]) -> 
     return sum(known) if known else None
 
 
-def one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+def _is_stub(solution: Any) -> bool:
+    """Return whether a function has no code but a docstring, `...`, `pass` or `return`."""
+    code = getattr(solution, "__code__", None)
+    return code is not None and (
+        {instruction.opname for instruction in dis.get_instructions(code)} <= EMPTY
+        and all(value in (None, Ellipsis, solution.__doc__) for value in code.co_consts)
+    )
+
+
+def _reached(error: BaseException) -> int:
+    """Return the line of the learner's function that failed; `NOWHERE` for an unknown name."""
+    step = error.__traceback__
+    while step is not None and not is_learners(step.tb_frame.f_code.co_filename):
+        step = step.tb_next
+    return NOWHERE if isinstance(error, NameError) else step.tb_lineno if step else 0
+
+
+def explain(error: BaseException, lines: Sequence[str]) -> str:
+    """Return an error as one line, with the advice that fits the error and the last of the learner's lines."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    text = f"{words}\n{lines[-1] if lines else ''}"
+    advice = next((say(advice) for error, advice in MESSAGES["advice"].items() if re.search(error, text)), "")
+    return f"{words} ({advice})" if advice else words
 
 
 def learner_lines(error: BaseException, folder: Path) -> list[str]:

@@ -1,7 +1,4 @@
-"""The run of a lesson: train it, measure it, and read its progress.
-
-The server runs this module in a separate process, so that the lesson's page can show the progress.
-"""
+"""The run of a lesson: train it, measure it, and read its progress. The server runs this module as a process."""
 
 import importlib
 import json
@@ -32,8 +29,7 @@ def run_folder(lesson: Lesson, home: Path) -> Path:
 
 
 def load_run(lesson: Lesson, home: Path) -> AnyRun:
-    """Load the trained run of a lesson. Raises `InputError` if the run does not exist or if its files were
-    edited."""
+    """Load the trained run of a lesson. Raises `InputError` if there is none, or if its files were edited."""
     folder = run_folder(lesson, home)
     try:
         run: AnyRun = load(folder)
@@ -85,8 +81,7 @@ def forget_result(lesson: Lesson, home: Path) -> None:
 
 
 def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
-    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until training has
-    ended)."""
+    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and at its end `words`, else None."""
     try:
         result = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))
         words = lesson.describe_figures(result["figures"]) if _is_current(lesson, home) else None
@@ -126,8 +121,7 @@ def _progress(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the run of a lesson, measure a trained run, or write the text that it reads: `train HOME LESSON`,
-    `measure HOME LESSON` or `text HOME LESSON`."""
+    """Train or measure a lesson's run, or write its text: `train HOME LESSON`, `measure ...` or `text ...`."""
     action, home, lesson = sys.argv[1], Path(sys.argv[2]), find_lesson(sys.argv[3])
     if action == "text":
         run_flags(lesson.runs[0], home)
@@ -170,8 +164,7 @@ def _read_layers(run: Any) -> dict[str, float]:
 
 
 def _weigh_sinks(run: Any) -> dict[str, float]:
-    """Return the share of weight on the first token, in the second half of the longest inputs, and the weight
-    that no token gets."""
+    """Return the weight on the first token, in the second half of the longest inputs, and that on no token."""
     batch = run.task.sample(SAMPLES, make_generator(0, "lesson"))
     _, shares = measure_shares(run.model, run.task, batch)
     return {"first_token": average_heads(shares.first), "to_sink": 1 - average_heads(shares.total)}

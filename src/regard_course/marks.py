@@ -30,7 +30,7 @@ from regard_course.check import NoAnswerError, check_file, choose_exercises
 from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise
 from regard_course.grading import begin_report
-from regard_course.handed_in import FORMULA, HandedIn, find_people, show_name
+from regard_course.handed_in import FORMULA, HandedIn, describe_unread, find_people, show_name
 from regard_course.inputs import MESSAGES
 from regard_course.lessons.lesson import HOME, lessons
 from regard_course.pages import read_asset
@@ -90,8 +90,7 @@ class Marks(Result):
     """Number of rows, the first ones, that the table contained already. They were not checked again."""
 
     def table(self) -> RenderableType:
-        """Return, for each exercise, how many people are right, wrong and without an answer, and the most
-        frequent note."""
+        """Return for each exercise how many people are right, wrong and without answer, and the usual note."""
         table = Table(box=None, pad_edge=False)
         for title in ("exercise", "right", "wrong", NO_ANSWER):
             table.add_column(title, justify="left" if title == "exercise" else "right", no_wrap=True)
@@ -235,7 +234,7 @@ def _read_table(table: Path, seed: int) -> list[Mark]:
     """Return the rows of an existing table, or nothing."""
     if not table.exists():
         return []
-    with table.open(encoding="utf-8", newline="") as file:
+    with table.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
         content = list(reader)
     where = f"the table {str(table)!r} exists"
@@ -259,6 +258,7 @@ def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if not table.exists() or not table.stat().st_size:
+        text.write("\ufeff")  # without it, spreadsheet programs read the file with another encoding
         writer.writerow(COLUMNS)
     for row in rows:
         cells = [escape_controls(str(value)).replace("\n", "\\n") for value in dataclasses.astuple(row)]
@@ -295,15 +295,14 @@ PRIVACY = (
 
 
 def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequence[Exercise] = EXERCISES) -> str:
-    """Return the page of a class as one HTML file. folder: the people's answers. A person's subfolder may contain
-    `progress.json` of the course, or the folder `course` with it. seed: the seed of the inputs. exercises: the
-    exercises with their known mistakes."""
+    """Return the page of a class as one HTML file. folder: the people's answers, where `progress.json` or `course` with
+    it may be in a subfolder. seed: of the inputs. exercises: with their known mistakes."""
     now = datetime.now().isoformat(" ", "minutes")
     counts = f"{marks.kept} of the {len(marks.rows)} results"
     old = f" {counts} are from an earlier check and were not checked again." if marks.kept else ""
     parts: list[Part] = [
         Plot(lambda width: _draw_states(marks.rows, width), "Number of people who solved each exercise"),
-        f"Checked {now} with seed {seed}.{old} {PRIVACY}",
+        " ".join(filter(None, (f"Checked {now} with seed {seed}.{old}", describe_unread(folder), PRIVACY))),
         Markup(f"<h2>Frequent mistakes</h2>\n{_mistakes(marks.rows, exercises)}\n<h2>People</h2>"),
         Markup(_table(marks.rows, find_progress(folder))),
         f"{LEGEND} A click on a heading sorts the table.",
@@ -436,8 +435,7 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
 
 
 def _name_mistakes(note: str, known: set[str]) -> list[str]:
-    """Return the mistakes that a note names, or the first step that differs. Several explanations of the same
-    answers stay together."""
+    """Return the mistakes that a note names, or the first step that differs. Alternatives stay together."""
     if ALTERNATIVES in note or note.startswith(MESSAGES["first"].partition(":")[0]):
         return [note]
     named = [mistake for mistake in known if mistake and mistake in note]

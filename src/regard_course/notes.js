@@ -111,7 +111,7 @@ function startIndex() {
   const done = lessons.filter((row) => notes.verdicts[row.dataset.lesson ?? ""]).length;
   const right = exercises.filter((row) => notes.exercises[row.dataset.exercise ?? ""] === "right").length;
   /** @type {HTMLElement} */ (byId("progress-of-all")).textContent = say(
-    "{0} of {1} lessons done, {2} of {3} exercises right.",
+    "{0} of {1} lessons done (with a verdict on the prediction), {2} of {3} exercises right.",
     done,
     lessons.length,
     right,

@@ -145,8 +145,7 @@ def state_note(state: State, say: Callable[[str], str]) -> str:
 
 
 def mark_english(state: State, say: Callable[[str], str]) -> str:
-    """Return a mark for a title whose page is shown in English because its translation is missing, or an empty
-    text."""
+    """Return a mark for a title whose page is shown in English, or an empty text."""
     return f" <em>({say('in English')})</em>" if state in NOT_TRANSLATED else ""
 
 
@@ -161,8 +160,7 @@ PAGE_LINK = r"\[([^][]+)\]\([\w-]+\.html\)"
 
 
 def build_notebooks(folder: Path, home: Path = HOME, language: str = ENGLISH) -> dict[Path, bytes]:
-    """Return the path and content of a notebook for each lesson. home: folder of the runs. A relative path is
-    relative to the notebook's folder."""
+    """Return the path and content of a notebook for each lesson. home: folder of the runs, relative to the notebook."""
     return {
         folder / notebook_name(lesson): (
             json.dumps(lesson_notebook(lesson, home), indent=1, ensure_ascii=False) + "\n"
@@ -261,8 +259,7 @@ VIEWS = 3
 
 
 def fill(template: str, say: Callable[[str], str], **values: str) -> str:
-    """Return the HTML of a file in `html`, without its last line feed. `[[Text]]` in it is translated, and `$name` is a
-    value."""
+    """Return a file of `html` without its last line feed. `[[Text]]` is translated, and `$name` is a value."""
     return re.sub(
         r"\[\[(.+?)\]\]|\$(\w+)",
         lambda match: say(match[1]) if match[1] else values[match[2]],
@@ -320,8 +317,7 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
 
 
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
-    """Return the page of a lesson. see: HTML that shows the run, placed after the training command. home: folder
-    of runs that the page's commands use."""
+    """Return the page of a lesson. see: HTML that shows the run. home: folder of the runs in its commands."""
     say, command, course = lesson.say, "", lessons(lesson.language)
     links = [f'<a href="index.html">{say("All lessons")}</a>']
     if lesson.number > 1:
@@ -391,9 +387,8 @@ def check_site(folder: Path) -> None:
 
 
 def write_site(folder: Path, home: Path, language: str = ENGLISH, *, progress: bool = True) -> list[Path]:
-    """Write the course with the views of all runs to a folder, as pages that work offline. Return the files'
-    paths. Runs that do not exist under `home` are trained there first. Raises `InputError` if `folder` is a file
-    or cannot be written."""
+    """Write the course as pages that work offline, and return their paths. Runs that do not exist under `home` are
+    trained first. Raises `InputError` if `folder` is a file or cannot be written."""
     check_site(folder)
     pages = {name: read_asset(name) for name in ("learn.css", "notes.js")}
     pages["index.html"] = index_page(language)
@@ -430,8 +425,7 @@ def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
 
 
 def embed_view(view: str, words: Sequence[str], language: str = ENGLISH) -> str:
-    """Return HTML that shows the results of a run and its view. view: file name of the view's page, in the same
-    folder. words: the results as sentences."""
+    """Return HTML that shows the results of a run, as sentences, and its view, a file in the same folder."""
     items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in words)
     # The view sends its height in a message, because a page opened from a folder may not read the content of a frame.
     return fill("view", find_language(language).say, items=items, view=view)
@@ -469,8 +463,7 @@ def build_texts(folder: Path) -> dict[Path, bytes]:
 
 
 def list_gaps(language: str) -> list[str]:
-    """Return a line for each text that is not translated, or that is older than its original. Raises
-    `InputError` if a file is invalid."""
+    """Return a line for each missing or outdated translation. Raises `InputError` if a file is invalid."""
     chosen = find_language(language)
     if chosen.folder is None:
         return []

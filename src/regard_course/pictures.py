@@ -1,9 +1,5 @@
-"""The picture at the beginning of each lesson: an SVG file in `lessons/pictures`, whose texts are translated.
-
-The label of a picture is the text for readers who do not see it. Colors are CSS variables with a fallback, so
-that a picture follows the page in light and dark, in print, and in a notebook. Lengths are in pixels; the width
-of a picture is at most 340, which fits a page of 390 pixels.
-"""
+"""The picture of each lesson: an SVG file with translated texts and a label for readers who do not see it. Colors are
+CSS variables with a fallback, for all pages and notebooks; at most 340 pixels are wide."""
 
 import html
 import re

@@ -1,5 +1,4 @@
-"""Models for the exercise on training loops: a model that records its calls in a learner's loop, and a model
-that learns the task Copy."""
+"""Models for the exercise on training loops: one records its calls, and one learns the task Copy."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -25,8 +24,7 @@ changes the parameters by 0.1 with a rate of 0.01, by 0.02 with 0.0001 and by 5 
 
 
 class RecordingModel(nn.Module):
-    """Model that returns logits from a table (B, T, V), and records its inputs and the gradients of its
-    logits."""
+    """Model that returns logits from a table (B, T, V), and records its inputs and the logits' gradients."""
 
     def __init__(self, table: Array) -> None:
         super().__init__()
@@ -51,8 +49,7 @@ class RecordingModel(nn.Module):
 
 
 def run_training(loop: TrainingLoop, case: Case) -> tuple[tuple[Array, ...], list[str]]:
-    """Run a learner's loop on a model that records its calls, or on a model that can learn the task Copy. Return
-    the outputs and notes."""
+    """Run a learner's loop on a model that records its calls, or learns Copy. Return outputs and notes."""
     if case.arguments.get("batches"):
         share, notes = score_training(loop, case.arguments["batches"])
         return (np.array(share),), notes
@@ -60,12 +57,9 @@ def run_training(loop: TrainingLoop, case: Case) -> tuple[tuple[Array, ...], lis
 
 
 def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
-    """Return the first decoder input, the normalized first gradient, and four numbers.
-
-    The numbers show whether gradients were reset before each batch (1 or 0), whether the parameters changed, the
-    fraction of the batches that were used, and whether optimizers keep their state. Raises `ValueError` if the
-    loop never calls the model.
-    """
+    """Return the first decoder input, the normalized first gradient, and whether gradients were reset and parameters
+    changed (1 or 0), the fraction of batches used, and whether optimizers keep their state. Raises `ValueError` if the
+    loop never calls the model."""
     model = RecordingModel(table)
     tokens = torch.as_tensor(target)
     with _optimizer_steps() as optimizers:

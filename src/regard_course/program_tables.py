@@ -1,10 +1,5 @@
-"""A learner's program as tables, so that it can be checked and compiled without the learner's code.
-
-A program of `regard_lab.programs.language` reads texts over a finite alphabet. Each of its functions and
-predicates is therefore a finite table. `describe_program` computes the tables in the process of the learner's
-code, as values for JSON. `read_program` turns them into expressions again, in the process that checks the
-program.
-"""
+"""A learner's program as tables: each of its functions is finite on texts over an alphabet. `describe_program` computes
+them in the learner's process, and `read_program` makes expressions of them in the one that checks the program."""
 
 import operator
 import sys
@@ -69,8 +64,7 @@ def record_lines(file: str) -> dict[int, int]:
 
 
 def describe_program(names: Mapping[str, Any], alphabet: str, longest: int, lines: dict[int, int]) -> dict[str, Any]:
-    """Return the expressions and selectors among the names of a module as values for JSON. Raises `InputError`
-    for a function with unsuitable values."""
+    """Return the expressions and selectors of a module for JSON. Raises `InputError` for unsuitable values."""
     description = _Description(alphabet, longest, lines)
     named: list[tuple[str, int | str]] = []
     for name, value in names.items():
@@ -195,8 +189,7 @@ def _find_relation(function: Any, domains: list[list[Value]], results: Mapping[t
 
 @dataclass(frozen=True, eq=False)
 class TableFunction:
-    """A function or predicate that is known for some values. Elsewhere it returns None, and adds the failure of
-    the learner's function, if any, to `failures`."""
+    """A function or predicate that is known for some values, else None with the learner's error in `failures`."""
 
     table: dict[Value, Value]
     failed: dict[Value, str]

@@ -1,7 +1,4 @@
-"""What a learner has done: `progress.json` in the course's folder.
-
-`regard check` and the pages of the server write it. It contains no text that the learner wrote.
-"""
+"""What a learner has done: `progress.json` in the course's folder, without any text that the learner wrote."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -44,8 +41,7 @@ class CourseProgress:
 
 
 def read_progress(home: Path) -> CourseProgress:
-    """Return the progress in a course's folder, empty if there is none. Raises `InputError` if the file is
-    damaged."""
+    """Return the progress in a course's folder, empty if there is none. Raises `InputError` for a damaged file."""
     path = home / PROGRESS
     return read_json(path, CourseProgress, "delete it") if path.is_file() else CourseProgress()
 
@@ -59,8 +55,7 @@ def begin_progress(home: Path) -> None:
 
 
 def record_checks(home: Path, reports: Sequence[CheckReport]) -> bool:
-    """Record checks, if the folder of the course exists. Return whether they were recorded. Raises `InputError`
-    if the file is damaged or cannot be written."""
+    """Return whether checks were recorded: if the course's folder exists. Raises `InputError` if that fails."""
     if not any((home / name).exists() for name in (PROGRESS, *RUNS)):
         return False
     progress = read_progress(home)

@@ -1,14 +1,9 @@
-"""Record the arrays of one run of a learner's code, in the process that runs it.
-
-The process that grades compares them with the quantities of the right solution (`first_step`). Recorded are the
-results of all operations of PyTorch or NumPy, and the values of the variables in the learner's functions, which may
-be lists of numbers. A variable is recorded when it gets another value and when its function returns, so that an
-array that a loop fills is recorded when it is full.
-"""
+"""Record one run of a learner's code, in its process, for `first_step`: the results of all operations of PyTorch or
+NumPy, and the variables of the learner's functions, when they change and when their function returns."""
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -20,6 +15,7 @@ from regard_course.inputs import Array
 
 MAX_SIZE, MAX_NUMBERS = 4_000, 300_000
 """Limits of the numbers of an array that is recorded, and of all arrays together."""
+MAX_NESTED = 4  # nested lists that are searched for numbers, and parts of a hypothesis
 
 
 class ArrayRecorder:
@@ -109,6 +105,93 @@ def trace_arrays(value: Any, recorder: ArrayRecorder) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     return value.view(type("TracedArray", (_TracedArray,), {"recorder": recorder}))
+
+
+class SearchRun:
+    """The calls of the model in a learner's search, and the numbers of the run."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[float]] = []
+        """The tokens of each call. NaN is before a single token that is passed without a list."""
+        self.numbers: dict[float, None] = {}
+        self.pairs: list[list[float]] = []
+        """Numbers that a tuple or an object contains together with tokens: the number, then the tokens."""
+
+    def encode(self) -> list[Array]:
+        parts = (self.calls, [list(self.numbers)[:MAX_NUMBERS]], self.pairs[-MAX_SIZE:])
+        return [np.array([kind, *values]) for kind, part in enumerate(parts) for values in part]
+
+    @classmethod
+    def decode(cls, arrays: Sequence[Array]) -> "SearchRun":
+        run = cls()
+        for kind, *values in (array.tolist() for array in arrays):
+            if kind == 1:
+                run.numbers = dict.fromkeys(sorted(values))
+            else:
+                (run.pairs if kind else run.calls).append(values)
+        return run
+
+    def has(self, number: float, tokens: Sequence[int] = ()) -> bool:
+        """Return whether a number occurs together with tokens, up to rounding, or anywhere if none does."""
+        known = self.numbers_of(tokens) or self.numbers
+        return any(abs(number - other) <= 1e-5 * max(abs(number), 1e-3) for other in known)
+
+    def numbers_of(self, tokens: Sequence[int]) -> list[float]:
+        """Return the numbers that occur together with tokens, with or without the start token."""
+        return [number for number, *own in self.pairs if own in (tokens, tokens[1:])]
+
+
+class SearchRecorder(ArrayRecorder):
+    """The calls and the numbers of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run = SearchRun()
+
+    def wrap(self, model: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a model whose calls are recorded."""
+
+        def step(tokens: Any) -> Any:
+            with contextlib.suppress(Exception):
+                alone = np.ndim(tokens) == 0 and not isinstance(tokens, Iterator)
+                values = [np.nan, tokens] if alone else tokens if isinstance(tokens, list | tuple) else list(tokens)
+                self.run.calls.append(np.asarray(values, np.float64).reshape(-1).tolist())
+            return trace_arrays(model(tokens), self)
+
+        return step
+
+    def add(self, value: Any, depth: int = MAX_NESTED) -> None:
+        """Record the numbers in a value, and numbers that are next to tokens."""
+        if isinstance(value, float | np.floating):
+            self.run.numbers[float(value)] = None
+        elif (array := _as_floats(value)) is not None:
+            self.run.numbers |= dict.fromkeys(array.reshape(-1)[:MAX_SIZE].tolist())
+        elif depth and len(self.run.numbers) < MAX_NUMBERS:
+            parts = list(value) if isinstance(value, list | tuple) else _attributes(value)
+            if 2 <= len(parts) <= MAX_NESTED:
+                tokens = next((numbers for part in parts if (numbers := _tokens(part)) is not None), None)
+                number = next((float(part) for part in parts if isinstance(part, float | np.floating)), None)
+                if tokens is not None and number is not None:
+                    self.run.pairs.append([number, *tokens])
+            for part in parts:
+                self.add(part, depth - 1)
+
+
+def _attributes(value: Any) -> list[Any]:
+    """Return the keys and values of a dictionary, or the values of an object of the learner's class."""
+    if isinstance(value, dict):
+        return list(value.items())
+    file = getattr(sys.modules.get(type(value).__module__), "__file__", None)
+    return list(getattr(value, "__dict__", {}).values()) if file and is_learners(file) else []
+
+
+def _tokens(value: Any) -> list[float] | None:
+    """Return tokens as numbers, or None if a value is not a sequence of whole numbers."""
+    with contextlib.suppress(Exception):
+        array = np.asarray(value)
+        if array.dtype.kind == "i" and array.ndim == 1:
+            return [float(token) for token in array]
+    return None
 
 
 @contextlib.contextmanager

@@ -19,8 +19,7 @@ from regard_course.translated import LANGUAGE, say, speak
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
 State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported", "note"]
-"""A helper is a function that another answer uses and that does not solve the exercise of the same name. A note
-is a remark on a file that affects no answer."""
+"""The result of a helper, which another answer uses, or of a note, a remark on a file, decides nothing."""
 UNDECIDED = ("not begun", "helper", "imported", "note")
 """States of answers that do not count as errors of a file."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
@@ -84,8 +83,7 @@ class ExerciseReport:
     ending: str = ""
     """Advice for an error that no diagnosis explains."""
     first_step: Finding | None = None
-    """The first quantity at which a run of the code leaves the right solution, if no known mistake explains the
-    answers; see `first_step`."""
+    """The first quantity at which a run of the code leaves the right solution, without a known mistake."""
     inputs: int = 0
     """Number of inputs of the exercise."""
 

@@ -1,9 +1,5 @@
-"""Run a learner's code in a separate process with limits, and collect its answers.
-
-The process receives inputs and never an expected output. The limits prevent damage by mistakes and answers that
-are looked up, but do not protect against malicious code: it could read the memory of the process that grades, or
-the files of the installed package through another program.
-"""
+"""Run a learner's code in a separate process with limits, without expected outputs, and collect its answers. The limits
+do not protect against malicious code, which could read memory and files."""
 
 import contextlib
 import json
@@ -149,8 +145,7 @@ class JobResult:
     answers: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
     """Answers to each exercise, by attempt (see `collect_answers`) and case."""
     failures: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    """Reason why each exercise stopped, with the lines of the learner's code. The name "" stands for the whole
-    file."""
+    """Why each exercise stopped, with the learner's lines. The name "" stands for the whole file."""
     prints: str = ""
     program: dict[str, Any] | None = None
     """The tables of a program for a puzzle (see `program_tables`)."""
@@ -183,9 +178,8 @@ def run_file(
     program: tuple[str, int] | None = None,
     record: tuple[str, Case] | None = None,
 ) -> JobResult:
-    """Run a learner's file in a fork of a server. `seconds` and `home`: see `check_file`. `memory`: limit in
-    bytes. `program`: alphabet and length of the texts, if the file is a program for a puzzle. `record`: name of the
-    only exercise and an input, of which all arrays are recorded instead."""
+    """Run a learner's file in a fork of a server. `seconds`, `home`: see `check_file`. `memory`: in bytes. `program`:
+    alphabet and length of the texts of a puzzle. `record`: an exercise and an input to record instead."""
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
     options = {"home": f"{home}{os.sep}" if home else "", "program": program, "record": record}
@@ -309,8 +303,7 @@ class _Events:
 
 
 def _run_process(start: Start, job: dict[str, Any], crashes: int, events: _Events) -> str:
-    """Run one process until it ends. Return the reason why the process ended, for use if no event shows the
-    reason."""
+    """Run one process until it ends, and return why it ended, for use if no event shows the reason."""
     reading, writing = os.pipe()
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -333,8 +326,7 @@ def _run_process(start: Start, job: dict[str, Any], crashes: int, events: _Event
 
 
 def _wait(process: Process, reading: int, channel: socket.socket, events: _Events, seconds: float) -> str:
-    """Read the output and the events of a process until the process ends or exceeds a limit. Return the
-    reason."""
+    """Read the output and the events of a process until it ends or exceeds a limit. Return the reason."""
     result, printed, last_event = events.result, 0, time.monotonic()
     streams: list[Any] = [reading, channel]
     while True:

@@ -1,8 +1,5 @@
-"""The time limit of a learner's code. It depends on the speed of the machine and on the progress of the code.
-
-The functions that the limit needs are looked up before the learner's code is loaded, because the code may replace
-them.
-"""
+"""The time limit of a learner's code, which depends on the machine and on progress. The code may replace the functions
+that the limit needs, so they are looked up before."""
 
 import os
 import signal
@@ -27,8 +24,7 @@ _state: dict[str, Any] = {"active": False, "progress": (0.0, 0.0)}
 
 
 class StopError(BaseException):
-    """Stops the learner's code. This class does not derive from `Exception`, so that handlers in the learner's
-    code do not catch it."""
+    """Stops the learner's code. It is no `Exception`, so that handlers in the code do not catch it."""
 
 
 def format_limit(seconds: float) -> str:

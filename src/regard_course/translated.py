@@ -6,8 +6,7 @@
     lessons/NAME.md        a lesson
     exercises/NAME.md      the title, statement, hints and solution of an exercise
 
-Every file may be missing. A Markdown file begins with a line `original: DIGEST`, the digest of its English
-original. German is in `translations/de`.
+Every file may be missing. A Markdown file begins with a line `original: DIGEST`, its English original's.
 """
 
 import functools

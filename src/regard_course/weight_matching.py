@@ -1,14 +1,12 @@
 """Copy the weights of an exercise into the matching parameters of a learner's module.
 
-The problem. An exercise names its weights (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with
-adjacent columns for each head. A learner's class creates parameters with its own names and layout. Before the
-class is called, each weight must be copied into the corresponding parameter. The checker does not require
-attribute names.
+The problem. An exercise names its weights (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with adjacent
+columns for each head. A learner's class creates parameters with its own names and layout. Before the class is called,
+each weight must be copied into the corresponding parameter. Names are free.
 
-The idea. Shapes exclude most parameters, names decide between most of the remaining parameters, and the order
-of definition decides between equal names. An incorrect match cannot make an incorrect solution pass, because
-the weights are random. The checker therefore tries every possible layout until the outputs of one input are
-correct.
+The idea. Shapes exclude most parameters, names decide between most of the remaining parameters, and the order of
+definition decides between equal names. An incorrect match cannot make an incorrect solution pass, because the weights
+are random. The checker therefore tries every layout until the outputs of one input are correct.
 
 An example. `self.attn.to_keys = nn.Linear(15, 15)` has the parameter `attn.to_keys.weight`, of shape (15, 15).
 The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `NAMES` for the letter k, so w_k has
@@ -54,13 +52,11 @@ CONSTRUCTOR_NAMES = NAMES.pop("constructor")
 IMPOSSIBLE = 1e6
 """Cost of a slot whose shape does not fit a weight."""
 MAX_VECTOR_COST = 60.0
-"""Largest name cost at which a slot may hold a bias, gain or shift. All vectors of the same length fit by
-shape."""
+"""Largest name cost at which a slot may hold a vector. All vectors of the same length fit by shape."""
 
 
 def find_parameters(module: Any) -> dict[str, tuple[Any, str]]:
-    """Return all parameters of a module, or the float arrays of any other object, with the kind of their owners.
-    A parameter that several modules share is listed once."""
+    """Return all parameters of a module, each once, or the float arrays of another object, with their owners' kind."""
     torch = loaded_torch()
     if torch is None or not isinstance(module, torch.nn.Module):
         return dict(_find_arrays(module, "", 0))
@@ -171,8 +167,7 @@ class WeightLayout:
     """1 if query, key and value of head 1 come first, then query, key and value of head 2, in a packed projection
     or among the parameters of single heads; 2 if a matrix packs query, key and value of one head."""
     strided: int = 0
-    """Whether heads take every h-th column: 1 if heads are split and joined this way, 2 if they are only split
-    this way."""
+    """Whether heads take every h-th column: 1 if split and joined this way, 2 if only split this way."""
     order: str = "qkvo"
     """Order of query, key, value and output among projections whose names do not show it."""
 
@@ -180,8 +175,7 @@ class WeightLayout:
 def possible_layouts(
     parameters: Mapping[str, tuple[Any, str]], width: int, heads: int, projections: bool
 ) -> list[WeightLayout]:
-    """Return the layouts that these parameters may have, the usual layout first. `projections`: whether the
-    exercise has projections of queries, keys and values."""
+    """Return the layouts that parameters may have, the usual one first. `projections`: of queries, keys, values."""
     shapes = {name: tuple(n for n in value.shape if n > 1) for name, (value, _) in parameters.items()}
     square = [name for name, shape in shapes.items() if shape == (width, width)]
     raw = [name for name, shape in shapes.items() if len(shape) == 2 and parameters[name][1] == "other"]
@@ -209,8 +203,7 @@ def possible_layouts(
 
 
 View = Callable[[Array], Array]
-"""Function that returns the part of a parameter that holds a weight, as a view. The numbers of the view are in
-the order of the weight."""
+"""Function that returns the part of a parameter that holds a weight, as a view in the order of the weight."""
 
 
 @dataclass
@@ -284,8 +277,7 @@ def _find_parts(
 
 
 def _columns(parameter: Array, transposed: bool, part: int, parts: int, heads: int) -> Array:
-    """Return the columns of one part, of the form (D, columns). heads: their number, if each head has its own
-    parts side by side, else 0."""
+    """Return the columns of one part, (D, columns). heads: their number if their parts are side by side, else 0."""
     wide = parameter.T if transposed else parameter
     if heads:
         return wide.reshape(len(wide), heads, parts, -1)[:, :, part]
@@ -321,9 +313,8 @@ def find_axes(role: str, shape: tuple[int, ...], slot: Slot, heads: int, transpo
 def rearrange_heads(
     weights: Mapping[str, Array], slots: list[Slot], width: int, heads: int, strided: int
 ) -> dict[str, Array]:
-    """Return the weights with the columns of heads in the order of a module. If its heads take every h-th column
-    (see `WeightLayout.strided`), the columns are reordered. If each head has its own parameters, a projection
-    becomes one matrix per head, named `w_q@0` and so on."""
+    """Return the weights with the columns of heads in the order of a module: reordered if it takes every h-th column,
+    and one matrix per head, `w_q@0` and so on, if each head has its own parameters."""
     size = width // heads
     blocks = sum(name.endswith("_o") for name in weights)
     narrow = sum(sorted(slot.shape) == sorted((width, size)) for slot in slots)
@@ -448,8 +439,7 @@ def _cost(features: Mapping[str, str], slot: Slot) -> float:
 
 
 def _norm_cost(kind: str, slot: Slot) -> float:
-    """Return the mismatch cost between a slot and a gain or shift. The weight of a norm is a gain, and its bias
-    is a shift."""
+    """Return the mismatch cost of a slot and a gain (the weight of a norm) or shift (its bias)."""
     cost = 0.0 if slot.owner == "norm" else 30.0 if slot.owner == "other" else 100.0
     shift = any(piece in ("bias", "shift", "beta", "b") for piece in split_name(slot.name)[-2:]) and not slot.ones
     return cost + (0.0 if (kind == "shift") == shift else 20.0)

@@ -1,9 +1,5 @@
-"""The process that runs a learner's code: a fork of `serve` for a file, or of the caller for an object in memory.
-
-The process receives inputs and returns outputs; the expected outputs stay in the process that grades. It writes
-events as lines of JSON to a socket, because the learner's code uses standard output. The functions for this are
-looked up before the learner's code is loaded, because the code may replace them.
-"""
+"""The process that runs a learner's code: a fork of `serve` for a file, or of the caller for an object. It receives
+inputs, and writes events as JSON to a socket. The code may replace functions, so they are looked up before."""
 
 import contextlib
 import faulthandler
@@ -13,7 +9,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +19,7 @@ from regard.plugins import plugin_imports
 from regard_course.arrays import encode_outputs
 from regard_course.candidates import COURSE, CallMonitor, Candidates, find_candidates
 from regard_course.inputs import MESSAGES
-from regard_course.learner_calls import collect_answers, learner_lines, one_line, record_answer
+from regard_course.learner_calls import collect_answers, explain, learner_lines, record_answer
 from regard_course.program_tables import describe_program, record_lines
 from regard_course.time_limit import StopError, start_timer, stop_timer
 from regard_course.translated import say, speak
@@ -57,8 +53,7 @@ _realpath, _abspath, _basename, _fsdecode = os.path.realpath, os.path.abspath, o
 
 
 def restrict_process(memory: int, home: str) -> None:
-    """Limit the memory, and forbid new processes, signals to other processes, and links that leave the folder
-    `home`."""
+    """Limit the memory, and forbid new processes, signals to others, and links that leave the folder `home`."""
     used = 0
     status = Path("/proc/self/status")
     if status.exists():
@@ -181,15 +176,16 @@ def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], s
 
 
 def _describe(error: BaseException, folder: str) -> dict[str, Any]:
-    words, lines = explain_error(error), []
+    lines: list[str] = []
     if not isinstance(error, SyntaxError):
         with contextlib.suppress(Exception):  # for example if the traceback fills the memory
             lines = learner_lines(error, Path(folder))
+    words = explain_error(error, lines)
     error.__traceback__ = error.__context__ = None
     return {"words": words, "lines": lines}
 
 
-def explain_error(error: BaseException) -> str:
+def explain_error(error: BaseException, lines: Sequence[str] = ()) -> str:
     """Return a short reason why the code was stopped. The sentence continues the name of the file or function."""
     if isinstance(error, KeyboardInterrupt):
         return say("raises KeyboardInterrupt: remove that")
@@ -205,14 +201,14 @@ def explain_error(error: BaseException) -> str:
         if error.lineno is None:  # for null bytes
             return say("is not a Python file: {0}", error.msg)
         return say("has a syntax error: {0} (line {1})", error.msg, error.lineno)
+    words = explain(error, lines)
     if isinstance(error, ModuleNotFoundError):
-        return say("cannot be imported: {0}: install it, or remove the import", error)
-    return say("cannot be run: {0}", one_line(error))
+        return say("cannot be imported: {0}", words.partition(": ")[2])
+    return say("cannot be run: {0}", words)
 
 
 def event_channel(descriptor: int) -> tuple[Send, Ask]:
-    """Return a function that writes each event to a socket immediately, and a function that asks whether an
-    answer is right."""
+    """Return a function that writes an event to a socket, and one that asks whether an answer is right."""
 
     writing = False
 
@@ -264,9 +260,8 @@ def run_in_fork(
 
 
 def serve(descriptor: int, preload: str) -> None:
-    """Fork a process for each job that arrives at a socket, until the socket is closed. This process has imported
-    what every job needs, so that a fork takes milliseconds and PyTorch is imported once. `preload` is "torch" or
-    empty. For each job, the process ID and then the exit status are sent back."""
+    """Fork a process for each job that arrives at a socket, until it is closed, after `preload` ("torch" or empty) is
+    imported. For each job, the process ID and then the exit status are sent back."""
     with contextlib.suppress(ImportError):
         importlib.import_module(preload or "numpy")
     connection = Connection(descriptor)

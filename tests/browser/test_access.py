@@ -24,9 +24,7 @@ EVERY_RULE = """async () => {
 
 
 def find_violations(page: Any) -> list[list[str]]:
-    """Return the violations of all levels that axe-core reports; a contrast of 7:1 (level AAA) is not
-    required.
-    """
+    """Return the violations of all levels that axe-core reports, without the contrast of 7:1 (AAA)."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     return page.evaluate(EVERY_RULE)

@@ -96,9 +96,7 @@ def test_logits_in_the_browser(page: Any, live: str, learned: regard.AnswerRun) 
 
 
 def test_picture_follows_an_input_at_once(page: Any, live: str) -> None:
-    """The limit is 50 ms without the pause for typing; the test accepts five times this limit, because test
-    machines are busy.
-    """
+    """The limit is 50 ms without the pause for typing; five times as much is accepted on busy machines."""
     open_page(page, live)
     type_input(page, INPUT)
     times = []

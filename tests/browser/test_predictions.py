@@ -1,6 +1,4 @@
-"""The card of next tokens: bars, adding a token, parts of heads, the logit lens, and value-weighted
-attention.
-"""
+"""The card of next tokens: bars, another token, parts of heads, logit lens, value-weighted attention."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

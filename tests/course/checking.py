@@ -49,12 +49,12 @@ def check_source(source: str, name: str | Exercise, seed: int = 0) -> ExerciseRe
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # wrong code divides by zero
         collect_answers(exercise, names[function], cases, is_right, answers.append)
-    attempts: list[list[dict[str, Any]]] = []
-    for answer in answers:
-        if answer["attempt"] == len(attempts):
-            attempts.append([])
-        attempts[answer["attempt"]].append(answer)
-    return grade(exercise, function, seed, attempts, lambda case: record_answer(exercise, names[function], case))
+        attempts: list[list[dict[str, Any]]] = []
+        for answer in answers:
+            if answer["attempt"] == len(attempts):
+                attempts.append([])
+            attempts[answer["attempt"]].append(answer)
+        return grade(exercise, function, seed, attempts, lambda case: record_answer(exercise, names[function], case))
 
 
 def mistake_names(report: ExerciseReport) -> list[list[str]]:

@@ -19,5 +19,9 @@ PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [
     (row["file"], row["exercise"], row["mistakes"], _edits(row)) for row in _TABLE["two"]
 ]
 """Two mistakes in one file."""
+SEARCHES: list[tuple[str, str, str, list[Edit]]] = [
+    (row["file"], row["exercise"], row["quantity"], _edits(row)) for row in _TABLE["searches"]
+]
+"""Searches with a fault that is no known mistake, and the first quantity that differs."""
 READERS: list[tuple[str, list[str], str]] = [tuple(row.values()) for row in _TABLE["readers"]]
 """Mistakes that readers of the exercises made, and relatives of them."""

@@ -250,7 +250,7 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
         ((path, "--seed", "-1"), "--seed -1 must not be negative"),
         ((tmp_path / "none.py", path), "does not exist"),
         ((path, "--table", tmp_path / "t.csv"), "is not a folder"),
-        ((tmp_path, "--table", tmp_path / "t.csv", "--json", "-"), "leave out --json"),
+        ((tmp_path, "--table", tmp_path / "t.csv", "--junit", "-"), "leave out --junit"),
         ((tmp_path, "--page", tmp_path / "p.html", "--language", "de"), "--page writes English: leave out --language"),
         ((tmp_path, "--table", tmp_path / "t.csv"), "defines a name of an exercise"),
         ((path, "--json", path), "is also"),

@@ -1,5 +1,4 @@
-"""The calculations of the lessons are correct, their runs exist, and pages and notebooks contain the
-lessons."""
+"""Calculations of lessons are correct, their runs exist, and pages and notebooks contain them."""
 
 import contextlib
 import html

@@ -29,7 +29,7 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def rows(path: Path) -> dict[tuple[str, str], dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         return {(row["person"], row["exercise"]): row for row in csv.DictReader(file)}
 
 
@@ -115,7 +115,7 @@ def test_several_people_are_checked_in_processes(tmp_path: Path, monkeypatch: py
 
 def remarks(path: Path) -> dict[str, str]:
     """Return the words of the rows on files, by person and file."""
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         return {f"{row['person']}: {row['file']}": row["note"] for row in csv.DictReader(file) if row["of"] == "0"}
 
 
@@ -197,9 +197,10 @@ def test_links_devices_and_odd_names_have_rows(hostile_class: Path, command: Com
     with_points = {person for (person, _), row in marks.items() if row["points"] == "9"}
     assert with_points == {"anna", *ODD}
     html = page.read_text(encoding="utf-8")
-    for text in (table.read_text(encoding="utf-8"), html, out):
+    for text in (table.read_text(encoding="utf-8-sig"), html, out):
         assert all(char.isprintable() or char == "\n" for char in text)
         assert "is a pipe (FIFO): not read" in text and "esc\\x1b[2J.py" in text
+    assert "does not end in .py: notes/text.txt (1)." in err and "notes/text.txt (1)" in html
     assert out.count("(files)") == len(words) == len(UNREAD) + len(ODD)
 
 

@@ -1,5 +1,4 @@
-"""The steps of `Solution` agree with plain loops, and the answers of each mistake differ from all other
-mistakes."""
+"""The steps of `Solution` agree with plain loops, and each mistake differs from all others."""
 
 from itertools import combinations
 

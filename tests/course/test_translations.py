@@ -75,7 +75,14 @@ def test_german_has_all_texts_of_the_code() -> None:
         if not lesson.state:
             texts |= {*picture_texts(lesson.name), *(run.name for run in lesson.runs)}
             texts |= {FIGURES[name] for ranges in lesson.ranges.values() for name in ranges}
-    for table in (MESSAGES, MESSAGES["signals"], TEXTS["papers"], TEXTS["places"]):
+    for table in (
+        MESSAGES,
+        MESSAGES["signals"],
+        MESSAGES["search"],
+        MESSAGES["advice"],
+        TEXTS["papers"],
+        TEXTS["places"],
+    ):
         texts |= {text for text in table.values() if isinstance(text, str)}
     for row in (*TEXTS["quantities"].values(), *TEXTS["mistakes"].values()):
         texts |= {row[key] for key in ("before", "name", "did", "instead") if key in row} | {*row.get("parts", ())}

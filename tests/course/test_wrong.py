@@ -5,7 +5,7 @@ import pytest
 from regard_course.grading import spaced_name
 from regard_course.mistakes.known import MISTAKES
 from tests.course.checking import LEARNERS, check_source, mistake_names
-from tests.course.planted import PAIRS, PLANTS, READERS, Edit
+from tests.course.planted import PAIRS, PLANTS, READERS, SEARCHES, Edit
 
 
 def plant(file: str, edits: list[Edit]) -> str:
@@ -49,6 +49,13 @@ def test_two_mistakes_are_named(file: str, exercise: str, mistakes: list[str], e
     report = check_source(plant(file, edits), exercise)
     assert report.state == "wrong"
     assert sorted(mistakes) in [sorted(names) for names in mistake_names(report)]
+
+
+@pytest.mark.parametrize(("file", "exercise", "quantity", "edits"), SEARCHES)
+def test_the_first_quantity_of_a_search_is_named(file: str, exercise: str, quantity: str, edits: list[Edit]) -> None:
+    report = check_source(plant(file, edits), exercise)
+    assert not report.diagnoses and report.first_step and report.first_step.name == quantity, report
+    assert report.first_step.example and report.first_step.example.right != report.first_step.example.wrong
 
 
 @pytest.mark.parametrize(("exercise", "mistakes", "source"), READERS)

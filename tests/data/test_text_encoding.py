@@ -1,5 +1,4 @@
-"""Every command refuses files with an encoding other than UTF-8, with zero bytes, or with different numbers of
-lines."""
+"""Every command refuses files that are not UTF-8, have zero bytes, or other numbers of lines."""
 
 import gzip
 import subprocess

@@ -1,5 +1,4 @@
-"""Greedy and beam search agree with an exhaustive search over all targets, with each other, and with teacher
-forcing."""
+"""Greedy and beam search agree with exhaustive search, with each other, and with teacher forcing."""
 
 import itertools
 from collections.abc import Callable

@@ -60,8 +60,7 @@ def build(name: str, implementation: str = "sdpa") -> Any:
 
 
 def check(name: str, records: regard.Records, sequences: Tensor, padded: int = 0) -> None:
-    """Compare records with the weights that the model returns for a whole result; the first sequence has `padded`
-    steps."""
+    """Compare records with the weights that the model returns; the first sequence has `padded` steps."""
     read = sequences[:, :-1]
     there = torch.ones_like(read)
     there[0, :padded] = 0

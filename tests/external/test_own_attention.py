@@ -509,8 +509,7 @@ class ModulePerHead(nn.Module):
 
 
 class TwoLayers(nn.Module):
-    """Two layers of attention in one function, without modules, between an embedding, a router and a softmax over
-    words."""
+    """Two layers of attention in one function, between an embedding, a router and a softmax over words."""
 
     def __init__(self) -> None:
         super().__init__()

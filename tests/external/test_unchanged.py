@@ -239,9 +239,7 @@ def test_setting_a_weight_to_its_value_changes_nothing(name: str) -> None:
 
 @torch.no_grad()
 def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
-    """The pass without changes takes the fast path, which drops padding; the pass with an ablated head must
-    drop padding, too.
-    """
+    """The pass without changes takes the fast path, which drops padding; that with an ablated head must, too."""
     torch.manual_seed(0)
     encoder = nn.TransformerEncoder(encoder_layer(), 2).eval()
     layers: Any = encoder.layers

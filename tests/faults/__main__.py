@@ -31,9 +31,7 @@ KEPT, PAGE = DOCS / "campaign.json", DOCS / "campaign.md"
 
 
 def keep(found: list[dict[str, object]]) -> None:
-    """Add reports to the stored reports of other campaigns and seeds, and write the table of all reports to the
-    page.
-    """
+    """Add reports to those of other campaigns and seeds, and write the table of all to the page."""
     kept = {(each["name"], each["seed"]): each for each in [*read_json(KEPT), *found]}
     reports = [kept[key] for key in sorted(kept, key=str)]
     write_json(KEPT, reports)

@@ -87,9 +87,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
 
 
 def _is_of_preparation(name: str, changed: set[str]) -> bool:
-    """Return whether a name is a prepared text or a folder above a prepared text, which remains for later
-    commands.
-    """
+    """Return whether a name is a prepared text or a folder above one, which remains for later commands."""
     return f"{PREPARED}/" in f"{name}/" or any(
         each.startswith(f"{name}/") and f"/{PREPARED}/" in each for each in changed
     )

@@ -65,9 +65,7 @@ class _Missing:
 
 
 def warm_up() -> None:
-    """Import all modules that commands may import: children are forked from this process and may have no access
-    to these modules.
-    """
+    """Import all modules that commands may import: forks of this process may have no access to them."""
     sys.meta_path.append(_Missing())
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True

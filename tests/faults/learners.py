@@ -4,9 +4,8 @@ in one line.
     python -m tests.faults learners --count 100     number of files, by the seed
     python -m tests.faults learners --only 12       repeat one file
 
-Each file contains a correct answer and one harmful act, which runs on import, when its function is called, or
-in a method that Python calls. The status is 0 or 1. The output has no traceback and no internal error, and one
-line with the cause.
+Each file contains a correct answer and one harmful act on import, in its function, or in a method that Python calls.
+The status is 0 or 1. The output has no traceback and no internal error, and one line with the cause.
 """
 
 import os

@@ -148,9 +148,7 @@ PATHS = [
 
 
 def hostile(flag: Flag, random: Random) -> list[str]:
-    """Return values of a flag, usually of its type and sometimes of another type: valid values, limits and
-    invalid values.
-    """
+    """Return values of a flag, usually of its type: valid values, limits and invalid values."""
     if random.random() < 0.12:  # of another type
         return [random.choice(random.choice([INTEGERS, LARGE, FLOATS, BOOLEANS, TEXTS, PATHS]))]
     return _of_type(flag.hint, flag.name, flag.default, random)

@@ -59,9 +59,7 @@ def extra_names() -> set[str]:
 
 
 def plant(folder: Path, names: Iterable[str], *, as_folders: bool = False) -> int:
-    """Create a module or an empty folder of each name in a folder, unless the name exists; return the number of
-    names.
-    """
+    """Create a module or an empty folder of each name in a folder, unless it exists; return their number."""
     count = 0
     for name in names:
         place = folder / (name if as_folders else f"{name}.py")

@@ -40,8 +40,7 @@ FINAL = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d) ", re.MULTILINE)
 BEYOND = 2**20
 """Size of a request that the explorer refuses without reading the whole request: four times its limit."""
 SIDE_BY_SIDE, TOGETHER = 32, 500
-"""Number of parallel connections, and number of requests after which an answer is compared with the first
-answer.
+"""Numbers of parallel connections, and of requests after which an answer is compared with the first.
 """
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get", "X" * 300)
 TEXTS = ("", INPUT, "BCX", "A" * 20_001, "\x00", "\u2028", "é" * 50, "<script>alert(1)</script>", "../../etc/passwd")
@@ -217,9 +216,7 @@ def judge(given: bytes, answer: Answer | None) -> str | None:
 
 
 def _unnamed(given: bytes, answer: Answer) -> str | None:
-    """Return the fault of a map that does not name its interventions or lacks the original answer; None for a
-    correct map.
-    """
+    """Return the fault of a map without its interventions or the original answer; None for a correct map."""
     if answer.status != 200 or not given.startswith(b"POST /api/attend"):
         return None
     try:

@@ -109,9 +109,7 @@ def scenes() -> list[Scene]:
 
 @contextlib.contextmanager
 def often(stop: bool = False) -> Iterator[None]:
-    """Write metrics at each step and many checkpoints; `stop` ends training halfway, as if the process was
-    killed.
-    """
+    """Write metrics at each step and many checkpoints; `stop` ends training halfway, like a kill."""
     save = TrainingState.save
 
     def save_and_stop(state: TrainingState, *values: object, **others: object) -> None:

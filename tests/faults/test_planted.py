@@ -1,6 +1,4 @@
-"""Modules planted in the working directory and in the run's folder are not executed and do not break any
-command.
-"""
+"""Modules in the working directory and in the run's folder are not executed and break no command."""
 
 import shutil
 import signal
@@ -15,8 +13,7 @@ from tests.command_lines import LINES as COMMAND_LINES, add_models, make_folder
 from tests.faults.planted import RAN, extra_names, installed_files, loaded_files, plant, tried_names
 
 CONSOLE = [sys.executable, "-c", "import sys; del sys.path[0]; from regard.cli import main; sys.exit(main())"]
-"""The command `regard`, whose sys.path starts with the folder of the program, not with the working
-directory.
+"""The command `regard`, whose sys.path starts with its folder, not with the working directory.
 """
 MODULE = [sys.executable, "-m", "regard"]
 READY = "(Ctrl-C ends it)"

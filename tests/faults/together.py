@@ -1,5 +1,4 @@
-"""A campaign of two simultaneous commands in one folder: either command waits or is refused, and their results
-never mix.
+"""A campaign of two simultaneous commands in one folder: each waits or is refused, and results never mix.
 
     python -m tests.faults together --count 100
     python -m tests.faults together --only 12      repeat one trial

@@ -67,9 +67,7 @@ def watch(told: int, root: Path, argv: Sequence[str]) -> None:
 
 
 def told_of(name: str, real: Callable[..., Any], report: Callable[[str], None]) -> Any:
-    """Return a wrapper of `real` that reports its calls, except calls for messages between Regard's
-    processes.
-    """
+    """Return a wrapper of `real` that reports its calls, without messages between Regard's processes."""
 
     def called(*values: Any, **others: Any) -> Any:
         if not called_by_own(sys._getframe(1)):

@@ -102,8 +102,7 @@ def decoder_only(model: Any, edges: Edges, tokens: Tensor) -> Tensor:
 
 
 def query_model(model: Any, edges: Edges, tokens: Tensor) -> Tensor:
-    """Return the logits (To, C) of a query model with one encoder layer, heads and self-attention of the
-    outputs.
+    """Return the logits (To, C) of a query model with an encoder layer, heads and self-attention of outputs.
 
     The model normalizes after each sum, so a receiver reads norms of sums of what the senders write.
     """

@@ -199,9 +199,7 @@ def test_all_forced_is_teacher_forcing() -> None:
 
 
 def test_without_attention_only_the_last_state_matters() -> None:
-    """Without attention, two memories with the same last state produce equal outputs. With attention, the
-    outputs differ.
-    """
+    """Without attention, two memories with the same last state produce equal outputs; with it, they differ."""
     for score, same in (("none", True), ("general", False)):
         model = make(score=score)
         memory = model.encode(collate([[4, 5, 6]]), torch.ones(1, 4, dtype=torch.bool))

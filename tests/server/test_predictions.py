@@ -1,6 +1,4 @@
-"""Next tokens, logit lens, logit attribution and value norms over HTTP equal the results of the Python
-functions.
-"""
+"""Next tokens, logit lens, attribution and value norms over HTTP equal those of the Python functions."""
 
 from collections.abc import Callable
 from typing import Any

@@ -313,8 +313,7 @@ class AxesFinder:
     def find(
         self, shape: Sequence[int], keys: int, site: str = "", *, product: bool = True, convention: Tensor | None = None
     ) -> Axes | str | None:
-        """Return the axes of the weights that were counted last, the reason if they are unknown, or None if they
-        weigh no values.
+        """Return the axes of the last counted weights, the reason if they are unknown, or None if they weigh no values.
 
         `shape`: that of the weights; `keys`: the axis over which they were normalized. `site`: the module through
         which they pass, or "" for a function. `product`: whether the scores are products of queries and keys.

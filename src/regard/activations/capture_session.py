@@ -57,8 +57,7 @@ class AttentionCall:
 
     queries: int
     rows: RowFunction
-    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to the weights, True = may
-    attend."""
+    """Returns weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to them, True = may attend."""
     kind: Kind | None = None
     first_key: int = 0
     flat: bool = False
@@ -112,8 +111,7 @@ def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
 
 
 def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None = None) -> float | None:
-    """Return the largest difference, relative to the largest expected number; None if the difference is a
-    rounding error.
+    """Return the largest difference, relative to the largest expected number; None for a rounding error.
 
     `attends` broadcasts to both tensors. Masked rows, infinite values and NaN are ignored.
 
@@ -350,8 +348,7 @@ class CaptureSession:
     def _record_step(self, layer: str, number: int, call: AttentionCall) -> bool:
         """Record call `number` of a layer as its next step; returns whether the call is a next step.
 
-        Only a layer whose calls so far each had a single query, as in a decoder that attends once per word, has
-        next steps.
+        Only a layer whose calls each had a single query, as in a decoder that attends once per word, has next steps.
         """
         before, rows = self.recorder.parts.get(layer), self.recorder.rows
         if before is None or self.tracker.cache is not None or not (call.queries == 1 or call.flat):

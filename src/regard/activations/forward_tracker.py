@@ -122,8 +122,7 @@ class ForwardTracker:
         self.thread = threading.get_ident()
         self.model = model
         self.named = modules_by_name(model)
-        """Modules by each of their names. The references keep modules alive, so that no later module reuses the
-        id of a deleted module."""
+        """Modules by each of their names. References keep them alive, so that no later module reuses an id."""
         self.names: dict[int, list[str]] = {}
         """All names of each module, by its id."""
         for name, module in self.named.items():

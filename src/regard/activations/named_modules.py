@@ -1,7 +1,6 @@
 """Capture weights in the inputs and outputs of modules that the user names, such as the dropout after a softmax.
 
-Inputs or outputs whose rows sum to one over the keys are recorded. Inputs take precedence, because dropout
-changes the outputs.
+Inputs or outputs whose rows sum to one over the keys are recorded. Inputs come first, because of dropout.
 """
 
 import warnings

@@ -164,8 +164,7 @@ class TokenLabels:
     def add_result(self, sequences: Tensor, *, beams: bool) -> None:
         """Store generated sequences (B, T).
 
-        If `beams` is given, the results replace the tokens that were read, because a beam search reorders its
-        hypotheses.
+        If `beams` is given, its results replace the read tokens, because a beam search reorders its hypotheses.
         """
         for name in self.continued | self.writers:
             tokens = self.tokens[name]
@@ -199,8 +198,7 @@ class TokenLabels:
         return self._add_prompt(query_prompt, rows), self._add_prompt(key_prompt, columns), written
 
     def _writes(self, name: str) -> bool:
-        """Return whether a model is a decoder that writes next tokens, a causal model that also attends to
-        another sequence."""
+        """Return whether a model is a decoder of next tokens, a causal model that also attends to another sequence."""
         kinds = {kind for layer, kind in self.kinds.items() if is_inside(layer, name)}
         return name in self.writers or {"cross", "decoder"} <= kinds
 

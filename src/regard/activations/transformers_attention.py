@@ -92,8 +92,7 @@ def inherited_names(cls: Any) -> set[str]:
 
 @dataclass(eq=False)
 class InterfaceCall:
-    """The inputs of one attention call. `function` is the function that the model calls; `eager` can compute
-    the weights.
+    """The inputs of one attention call. `function`: what the model calls; `eager` can compute the weights.
 
     query (B, H, Tq, D); key and value (B, G, Tk, D), where H is a multiple of G.
     """

@@ -90,10 +90,9 @@ def record_weights(
     continues the same sequences (generation with a cache, including beam search) extends the records; in a beam search
     each row belongs to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
 
-    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns if a
-    run of the model records nothing, about parts that a layer cannot record, and about a layer of transformers'
-    attention interface whose weights times values differ from its output. Only passes in the recording thread are
-    recorded.
+    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns if a run
+    of the model records nothing, about parts that a layer cannot record, and about a layer of transformers' attention
+    interface whose weights times values differ from its output. Only passes in this thread count.
     """
     if heads is not None and not len(heads):
         raise InputError("heads is empty: give one or more heads, or leave heads out")

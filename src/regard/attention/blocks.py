@@ -80,8 +80,7 @@ _draw_when_compiled = torch.library.custom_op("regard::draw_mask", _draw_mask, m
 Activation = Literal["relu", "gelu", "swish"]
 """relu: Vaswani et al. 2017; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
 GatedActivation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
-"""Activations of decoder-only models. gelu_tanh: the approximation of GPT-2; swiglu: Shazeer 2020, equation
-6."""
+"""Activations of decoder-only models. gelu_tanh: GPT-2's approximation; swiglu: Shazeer 2020, equation 6."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -138,8 +137,7 @@ none: no normalization."""
 
 @public
 class Block(nn.Module):
-    """Base class of the layers of a stack. Each layer is compiled separately, and is split separately in
-    sharded training."""
+    """Base class of the layers of a stack, each of which is compiled, and split in sharded training, separately."""
 
 
 @public

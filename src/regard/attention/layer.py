@@ -10,8 +10,7 @@
 `weigh` computes the weights of a layer with other parts (`regard.attention.mechanism`). Shapes use the letters
 defined in `functional`.
 
-A layer has at most one hook. A hook is immutable. A nested context sets a new hook and restores the previous
-hook on exit.
+A layer has at most one hook. A hook is immutable. A nested context sets a new hook, and restores the old one on exit.
 """
 
 import dataclasses

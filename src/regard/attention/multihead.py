@@ -34,8 +34,7 @@ class KeyValues(NamedTuple):
     """(B, G, Tk, any): projected, rotated and, unless the sharing part changes keys, prepared for the score. With
     latent attention, the latent vectors (B, 1, Tk, R)."""
     values: Tensor
-    """(B, G, Tk, d). With latent attention, (B, 1, Tk, 0), or (B, 1, Tk, R) for values of other states than the
-    keys."""
+    """(B, G, Tk, d). With latent attention, (B, 1, Tk, 0), or (B, 1, Tk, R) if values are of other states."""
     marks: Tensor | None = None
     """What a part stores for each key, (B, any, Tk, any), such as forget gates; None for most mechanisms."""
 
@@ -226,8 +225,7 @@ class MultiHeadAttention(AttentionLayer):
 
     @property
     def standard(self) -> bool:
-        """Whether the layer computes attention as Vaswani et al. 2017 do, except for rotary positions and shared
-        heads."""
+        """Whether attention is that of Vaswani et al. 2017, except for rotary positions and shared heads."""
         full = self.rotary is None or self.rotary.full
         grouped = self.sharing is None or type(self.sharing) in GROUPED
         return super().standard and full and grouped and self.gate is None
@@ -253,8 +251,7 @@ class MultiHeadAttention(AttentionLayer):
 
     @property
     def can_prune(self) -> bool:
-        """Whether `keep_heads` can remove heads: each head has its own keys, and no part depends on the number of
-        heads."""
+        """Whether `keep_heads` can remove heads: each head has its own keys, and no part needs their number."""
         parts = (self.sharing, self.gate, self.combination, self.linear, self.bias)
         shared = self.normalizer is not None and any(True for _ in self.normalizer.parameters())
         return self.groups == self.heads and all(part is None for part in parts) and not shared
@@ -305,8 +302,7 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     """Prune all heads of a layer except `heads` (Michel et al. 2019, section 4). The outputs are those of the
     whole layer with the pruned heads ablated.
 
-    `heads`: heads to keep, in ascending order. Raises `InputError` for a layer without projections, or if
-    `can_prune` is False.
+    `heads`: heads to keep, in ascending order. Raises `InputError` without projections, or if `can_prune` is False.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> keep_heads(layer, [0, 2])

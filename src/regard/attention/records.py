@@ -72,8 +72,7 @@ def merge_levels(*tensors: Any) -> Sequence[Any]:
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
-    """Weights of an attention layer for one batch, from its last forward pass or from all steps of stepwise
-    decoding."""
+    """Weights of an attention layer for one batch, from its last forward pass or all steps of decoding."""
 
     name: str
     """Dotted name of the layer in the model."""
@@ -94,13 +93,11 @@ class Record:
     key_tokens: Sequence[Sequence[str]] | None = None
     """Names of the keys of each input."""
     written: bool = False
-    """Whether the name of a query is the token that the decoder writes at this step, instead of the token that
-    it reads."""
+    """Whether the name of a query is the token that the decoder writes at this step, not the one that it reads."""
     interventions: Sequence[str] = ()
     """Descriptions of the interventions that were active during the call."""
     remark: str = ""
-    """What distinguishes the weights from those of a softmax, such as "rows need not sum to 1 (sink)"; empty for
-    a softmax."""
+    """How the weights differ from those of a softmax, such as "rows need not sum to 1 (sink)"; empty for a softmax."""
 
     def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
         """Return the names of the queries and of the keys for one input of the batch."""
@@ -138,8 +135,7 @@ class CallRecords:
     first: int
     end: int
     whole: bool
-    """Whether the parts cover all steps from step 0 on with one query per step, so that the next step can be
-    appended."""
+    """Whether the parts cover all steps from step 0 on with one query each, so that the next can be appended."""
     kind: Kind | None = None
     record: Record | None = None
     """Cached record of the joined parts; None until requested."""

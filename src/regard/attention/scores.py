@@ -60,8 +60,7 @@ class Score(nn.Module):
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
         """Return the intermediate results by name, for one query (D) and one prepared key (any).
 
-        The score is the sum of the last tensor times `scale`. The result is empty for a score without
-        intermediate results.
+        The score is the sum of the last tensor times `scale`. The result may be empty.
         """
         return {}
 

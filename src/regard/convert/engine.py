@@ -4,8 +4,7 @@
 
 HASH covers the parameters, the config, the vocabularies and the version of Regard.
 
-A model is converted when CTranslate2 is first used. The conversion removes models that were converted from
-other parameters.
+A model is converted when CTranslate2 is first used. Models of other parameters are removed.
 """
 
 from __future__ import annotations
@@ -129,8 +128,7 @@ class Engines:
         return opened
 
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
-        """Open the converted model. If the converted model is missing, damaged or made from other parameters,
-        convert the run first."""
+        """Open the converted model. If it is missing, damaged or of other parameters, convert the run first."""
         from regard.convert.certificate import matches_certificate
         from regard.convert.ctranslate2 import CTranslate2Search
 

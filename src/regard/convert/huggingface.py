@@ -522,8 +522,7 @@ def _read_exported(folder: Path, config: Any) -> tuple[Vocabularies, tuple[Rows,
 
 
 def read_settings(config: Any) -> dict[str, Any]:
-    """Convert a `MarianConfig` to flags of Regard's Transformer. Raises `InputError` with the name of an
-    unsupported setting."""
+    """Convert a `MarianConfig` to flags of Regard's Transformer. Raises `InputError` for an unsupported setting."""
     for name in ("attention_heads", "ffn_dim"):
         decoder, encoder = (f"{side}_{name}" for side in ("decoder", "encoder"))
         if (value := getattr(config, decoder)) != (expected := getattr(config, encoder)):

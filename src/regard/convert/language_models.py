@@ -389,8 +389,7 @@ NO_TOKEN = "<unknown>"  # Text of an unknown token in the tokenizer of a task wi
 
 
 def check_language_model(run: Any) -> Family:
-    """Return the form in which a run is exported. Raises `InputError` if neither GPT-2 nor Llama models can
-    represent it."""
+    """Return the form in which a run is exported. Raises `InputError` if neither GPT-2 nor Llama fits."""
     config, model = run.config.model, run.model
     if not isinstance(model, DecoderOnly) or not isinstance(config, DecoderOnlyConfig):
         raise InputError(f"run {str(run.folder)!r} is not a decoder-only model: Hugging Face cannot run it")

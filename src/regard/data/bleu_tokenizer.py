@@ -22,8 +22,7 @@ MAX_OTHER = 0.05  # Smallest fraction of letters of other scripts in a text that
 
 
 def check_bleu_tokenizer(name: str, *, installed: bool = True) -> None:
-    """Raise `InputError` for a tokenizer that is unknown or needs a download, or (`installed`) whose package is
-    missing."""
+    """Raise `InputError` for a tokenizer that is unknown or needs a download, or (`installed`) a package."""
     if name in DOWNLOADED:
         raise InputError(
             f"bleu_tokenize {name!r} needs a model that sacrebleu downloads: choose {', '.join(OFFLINE)}; or "

@@ -77,8 +77,7 @@ class GuidedAlignment:
 def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
     """Return the target weights of a guided head, with `shape` (B, Tt, Ts) and dtype float32.
 
-    A target token attends equally to all source tokens linked to it, so its row sums to 1. The row of a token
-    without links is zero.
+    A target token attends equally to all source tokens linked to it, so its row sums to 1, or 0 without links.
 
     >>> target_attention([np.array([[0, 1], [1, 1]])], (1, 2, 2))
     tensor([[[0.0000, 0.0000],
@@ -93,8 +92,7 @@ def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Te
 
 
 def check_alignment_file(path: Path, text: Path) -> None:
-    """Raise `InputError` if the file of links is missing, is not in Moses' format, or has a different number of
-    lines than the text."""
+    """Raise `InputError` if the file of links is missing, not in Moses' format, or has other lines than the text."""
     check_file(path)
     check_files([path], way_out="")
     for number, line in enumerate(islice(_read_lines(path), CHECKED_LINES), 1):

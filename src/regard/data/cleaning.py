@@ -44,8 +44,7 @@ class CleaningRules:
     most_characters: Annotated[int, Limits(1, 10**6)] = 500
     """Largest number of characters on each side of a pair."""
     most_ratio: Annotated[float, Limits(1, math.inf, "high")] = 3.0
-    """Largest ratio of the two lengths in characters. Pairs with at most 20 characters on each side are
-    exempt."""
+    """Largest ratio of the two lengths in characters. Pairs of at most 20 characters each are exempt."""
     scripts: tuple[str, ...] = ()
     """Scripts of source and target by their Unicode names, such as: latin cyrillic. A pair is dropped if at
     least half of the letters on one side belong to a different script. The value any accepts all scripts.

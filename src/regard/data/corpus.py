@@ -248,8 +248,7 @@ class Mixture:
 
     @property
     def pool_size(self) -> int:
-        """Number of pairs per pool: small enough that no corpus repeats within a pool, but at least
-        `MIN_SEGMENTS` segments."""
+        """Number of pairs per pool: no corpus repeats, but at least `MIN_SEGMENTS`."""
         limits = [int(len(corpus) / share) for corpus, share in zip(self.corpora, self.shares, strict=True)]
         return max(MIN_SEGMENTS * SEGMENT, min(POOL * SEGMENT, *limits))
 
@@ -445,8 +444,7 @@ No word and no `END` begins with this prefix.
 """
 
 Tokens = tuple[np.ndarray, np.ndarray]
-"""The concatenated tokens of all sentences (N,) uint32, with `EOS` after each sentence, and the number of
-tokens per sentence (S,).
+"""The concatenated tokens of all sentences (N,) uint32, with `EOS` after each, and the tokens per sentence (S,).
 """
 
 
@@ -497,8 +495,7 @@ class CachedTokenizer(dict[str, int]):
 
 
 def _split_words(sentences: Sequence[str]) -> list[str]:
-    """Return the words of all sentences with `END` after each sentence. A sentence with unusual whitespace is
-    returned as a whole."""
+    """Return the words of all sentences with `END` after each sentence. One with unusual whitespace stays whole."""
     joined = f" {f' {END} '.join(sentences)} "
     if _has_single_blanks(joined) and joined.count(END) == len(sentences) - 1:
         return [*joined[1:-1].split(" "), END]

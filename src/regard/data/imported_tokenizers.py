@@ -88,8 +88,7 @@ class SentencePieceVocabulary(SymbolVocabulary):
         return [piece if piece in self._indices else piece.strip(BLANK) for piece in self._pieces(text)]
 
     def offsets(self, text: str) -> list[Span]:
-        """Return the span of each token of a text. The span of the first token of a word includes the preceding
-        space."""
+        """Return the span of each token of a text. That of the first token of a word includes the space before."""
         code, text = self._split_code(text)
         with library_errors("sentencepiece", FAILURE, REMEDY):
             if hasattr(self._processor, "EncodeAsOffsetMapping"):

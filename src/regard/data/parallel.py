@@ -241,8 +241,7 @@ class ConcatenatedText(PairSource):
 
 @contextmanager
 def open_texts(paths: Sequence[Path]) -> Iterator[tuple[list[BinaryIO], list[BinaryIO]]]:
-    """Open text files. Yields the files and their uncompressed content. Read errors in the block become
-    `InputError`."""
+    """Open text files. Yields them and their uncompressed content. Read errors become `InputError`."""
     try:
         with ExitStack() as stack:
             raws: list[BinaryIO] = [stack.enter_context(path.open("rb")) for path in paths]
@@ -404,8 +403,7 @@ def _is_text(content: bytes) -> bool:
 
 
 _scans: dict[tuple[object, ...], TextScan] = {}
-"""Results of the scans of this process, by path and status: a training text is read once for its digest, its
-number of lines and its check."""
+"""Results of the scans of this process, by path and status: a training text is read only once."""
 
 
 def _scan_file(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextScan:

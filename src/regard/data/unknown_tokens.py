@@ -45,8 +45,7 @@ class UnknownCount:
         return self.unknown / self.tokens if self.tokens else 0.0
 
     def warning(self, text: str) -> str:
-        """Return a warning if more than a tenth of the tokens are unknown, otherwise the empty string. `text`:
-        name of the text."""
+        """Return a warning if more than a tenth of the tokens are unknown, else the empty string. `text`: its name."""
         if self.share <= WARNING_SHARE:
             return ""
         counts = f"{self.share:.1%} of the tokens of {text} ({self.unknown:,} of {self.tokens:,})"

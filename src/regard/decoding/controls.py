@@ -1,8 +1,7 @@
 """Extensions of the prefixes of a search by one token, and the controls of a search: how answers begin, how
 long they are, what they must contain and must not repeat.
 
-Letters: B is the number of sources, K the number of prefixes per source, T the number of steps, V the size of the
-target vocabulary.
+Letters: B sources, K prefixes per source, T steps, V size of the target vocabulary.
 """
 
 from collections.abc import Callable, Mapping, Sequence

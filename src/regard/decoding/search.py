@@ -43,8 +43,7 @@ from regard.models.base import Seq2Seq
 from regard.models.transformer import Transformer
 
 MAX_FAST_WIDTH = 16
-"""Maximum number of prefixes for which `FastTransformer` is faster, because each prefix computes scores for the
-keys of all prefixes."""
+"""Maximum number of prefixes for which `FastTransformer` is faster: each computes scores for all keys."""
 
 
 class IncrementalDecoder(Protocol):
@@ -333,8 +332,7 @@ def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
 
 
 def compact_rows(going: Sequence[bool]) -> list[int]:
-    """Return the rows of unfinished sources. Later rows replace the rows of finished sources, so that the
-    fewest rows move.
+    """Return the rows of unfinished sources. Later rows replace those of finished sources: the fewest rows move.
 
     >>> compact_rows([True, False, True, True])
     [0, 3, 2]
@@ -345,8 +343,7 @@ def compact_rows(going: Sequence[bool]) -> list[int]:
 
 
 COLDEST, HOTTEST = 1e-3, 1e3
-"""Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
-equally likely."""
+"""Allowed temperatures: below, only the likeliest token is sampled; above, all are equally likely."""
 
 
 def check_temperature(temperature: float) -> None:

@@ -91,8 +91,7 @@ class Tracer:
         )
 
     def traced(self, best: Sequence[Hypothesis], sources: Tensor) -> list[Hypothesis]:
-        """Return the hypotheses of sources (B, Ts) with their traces. A hypothesis without an end of sequence
-        has no trace."""
+        """Return the hypotheses of sources (B, Ts) with their traces, which unfinished hypotheses lack."""
         prefixes, tokens, totals = self._paths(best)
         layers, count, width = len(self._layers), *sources.shape
         attention = np.zeros((layers, count, len(self._steps), width), np.float32)

@@ -359,8 +359,7 @@ def prepare_once(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput
 
 
 MASKING_PERIOD = 7
-"""Every seventh token is masked at once, about the fraction in BERT's training (Devlin et al. 2019, section
-3.1)."""
+"""Every seventh token is masked at once, about as in BERT's training (Devlin et al. 2019, section 3.1)."""
 
 
 @dataclass(frozen=True)

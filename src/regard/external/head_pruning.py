@@ -41,8 +41,7 @@ KEPT = "kept_heads"
 CODE = "modeling_pruned"
 """Name of the Python module in the folder that builds the pruned model."""
 TOLERANCE = 1e-3
-"""Largest accepted difference between the outputs with removed and with disabled heads, as a fraction of the
-largest output."""
+"""Largest accepted difference between outputs with removed and with disabled heads, relative to the largest."""
 
 
 class PrunableLayer(NamedTuple):
@@ -93,8 +92,7 @@ def remove_heads(
 ) -> None:
     """Remove all heads of a layer except `kept`; `answer`: a function that runs the model and returns its output.
 
-    Raises `InputError`, and leaves the model unchanged, if removing the heads changes the output more than
-    disabling them.
+    Raises `InputError`, and leaves the model unchanged, if removing heads changes the output more than disabling.
     """
     prunable = prunable_layers(model, layers)
     if name not in prunable:

@@ -285,8 +285,7 @@ def _written_labels(prepared: PreparedInput, texts: TextEncoder) -> list[str] | 
 def _label_layer(layer: LayerMap, adapter: Adapter, model: nn.Module, model_input: ModelInput) -> LayerMap:
     """Return a layer's map, with steps labeled by the user's function or as image patches.
 
-    The function labels the steps of an input. If there is a target, the function labels the token that is
-    written at each step.
+    The function labels the steps of an input, or of a target: the token that is written at each step.
     """
     queries, keys = len(layer.query_labels), len(layer.key_labels)
     name_steps = adapter.name_steps if isinstance(adapter, CustomModel) else None

@@ -135,8 +135,7 @@ class BlockStates:
 def read_states(model: nn.Module, run: Callable[[], Tensor | None]) -> BlockStates:
     """Run a model; return the states of its blocks and its output head. `run` returns the logits (1, T, V).
 
-    Raises `InputError` for a model without a list of blocks, and if the modules after the last block do not
-    compute its logits.
+    Raises `InputError` for a model without a list of blocks, and if modules after the last do not compute its logits.
     """
     result, kind = BlockStates(), type(unwrap(model)).__name__
 

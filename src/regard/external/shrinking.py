@@ -1,7 +1,6 @@
 """Attention layers with fewer heads: remove rows of the projections, and columns of the output projection.
 
-This file imports only PyTorch, because a copy is written into the folder of a pruned model, where transformers
-runs the copy.
+This file imports only PyTorch: transformers runs a copy of it in the folder of a pruned model.
 """
 
 import copy
@@ -92,8 +91,7 @@ def _keep(projection: Any, parts: Sequence[int], width: int, side: int) -> None:
 def give_own_biases(model: nn.Module) -> None:
     """Let each layer of T5 compute its own position biases, so that layers may have different heads.
 
-    T5 computes position biases in the first layer only, and passes them to the other layers. The outputs of the
-    model do not change.
+    T5 computes position biases in the first layer only, and passes them on. The outputs do not change.
     """
     owner: Any = None
     for name, layer in model.named_modules():

@@ -63,8 +63,7 @@ class SourceCache(NamedTuple):
 
 
 class KVCache:
-    """State between two decoding steps. A step changes the cache in place, so only the state of the last step
-    is valid."""
+    """State between two decoding steps. A step changes the cache in place, so only the last state is valid."""
 
     def __init__(self, memory: SourceCache) -> None:
         layers, sources, heads, width, _ = memory.keys.shape

@@ -261,8 +261,7 @@ class Agreement(Result):
     """Agreement of predicted links with reference links; a ratio without a denominator is None."""
 
     error_rate: Estimate | None
-    """Alignment error rate. 0: all sure links and only possible links were predicted; 1: all predicted links are
-    incorrect."""
+    """Alignment error rate. 0: all sure and only possible links were predicted; 1: all are incorrect."""
     precision: Estimate | None
     """Fraction (0 to 1) of the predicted links that are possible."""
     recall: Estimate | None
@@ -330,8 +329,7 @@ class KeptHeads:
     ways: dict[By, AligningHeads]
     """The selected heads by method."""
     writing: AligningHeads
-    """The best single head if weights are read at the step that writes a word. Some programs support only a
-    single head and only this step."""
+    """The best single head at the step that writes a word, for programs that support only this."""
 
 
 @public
@@ -350,8 +348,7 @@ class AlignmentChoice(Result, KeptHeads):
     heads: tuple[Head, ...]
     """All heads that attend to the source."""
     error_rates: np.ndarray
-    """Error rates (2, C) of the heads on the reported pairs: at the step that writes a word, and at the step that reads
-    it."""
+    """Error rates (2, C) of the heads on the reported pairs: at the step that writes a word, or reads it."""
 
     def table(self) -> "RenderableType":
         from rich.console import Group

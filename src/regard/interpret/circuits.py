@@ -159,8 +159,7 @@ Pairs = int | Sequence[tuple[Any, ...]]
 def _compare(
     subject: Subject[Any], pairs: Pairs, answers: Any, metric: Metric | None, step: int | None, seed: int
 ) -> list[_Pair]:
-    """Return the runs of each pair. For a number of pairs, inputs are drawn and paired by length; pairs with the same
-    answer are left out."""
+    """Return the runs of each pair. A number of pairs is drawn, by length, without pairs of one answer."""
     check_subject(subject)
     chosen: Any = pairs
     if isinstance(pairs, int):
@@ -344,8 +343,7 @@ def find_circuit(
     >>> circuit = regard.find_circuit(run, [("BCCCB", "BCCCA")], method="acdc")    # doctest: +SKIP
     >>> circuit.write("circuit.json")    # doctest: +SKIP
 
-    Raises `InputError` for an unknown method, for inputs of different lengths or with the same answer, and for a model
-    whose edges cannot be separated.
+    Raises `InputError` for an unknown method, inputs of different lengths or equal answers, and inseparable edges.
     """
     if method not in (*METHODS, "acdc"):
         raise unknown_choice("method", method, (*METHODS, "acdc"))

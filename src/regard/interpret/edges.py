@@ -261,8 +261,7 @@ def graph_of_probe(subject: Subject[Any], probe: ProbeInput, receivers: Sequence
 @torch.no_grad()
 def corrupted_pass(graph: ResidualGraph, clean: ProbeInput, corrupted: ProbeInput) -> Pass:
     """Return what the nodes write and read for another input of the same length. An encoder-decoder reads the target of
-    the clean input in both runs. Raises `InputError` if the nodes of the graph do not account for all that the model
-    reads."""
+    the clean input in both runs. Raises `InputError` if the nodes do not account for all that is read."""
 
     def run(count: int) -> Tensor:
         if clean.run_tokens is None or corrupted.tokens is None:

@@ -24,8 +24,7 @@ from regard.statistics import LEVEL, Interval, mean_interval
 
 RESAMPLES = 2000  # Number of resamples; 50 resamples then lie beyond each end of a 95 % interval
 MIN_SAMPLES = 50
-"""Smallest number of samples for which a 95 % interval contains the mean in about 95 % of cases, also for skewed
-values."""
+"""Smallest number of samples with which a 95 % interval contains the mean in about 95 % of cases."""
 MIN_RESAMPLED = 10
 """Number of values below which resamples are too coarse for bootstrap-t. Fewer values have Student's interval."""
 
@@ -129,8 +128,7 @@ def estimate(
 
 
 def p_above(values: np.ndarray, bar: float) -> float:
-    """Return the one-sided p-value of Student's test that the mean of values (N,) is not above `bar`; NaN values
-    are ignored.
+    """Return the one-sided p-value of Student's test that the mean of values (N,) is not above `bar`, without NaN.
 
     >>> p_above(np.array([1.0, 1.0, 1.0]), 0.5), p_above(np.array([0.4, 0.6]), 0.5)
     (0.0, 0.5)

@@ -177,8 +177,7 @@ class RelevanceClaim(NamedTuple):
 
 
 def claim_relevance(beyond_uniform: Estimate, beyond_permuted: Estimate, moved: float | None) -> RelevanceClaim | None:
-    """Return what the attention on relevant inputs supports; None if it is not shown to exceed uniform attention. The
-    whole intervals must be above 0."""
+    """Return what the attention on relevant inputs supports; None if an interval does not exceed uniform attention."""
     if beyond_uniform.low <= 0:
         return None
     if beyond_permuted.low > 0:
@@ -712,8 +711,7 @@ def make_examination(
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
-    """Compute all measurements from probes; without probes, only the importance of each head is known. `samples`: None
-    for one sample per probe."""
+    """Compute all measurements from probes; without them, only importance. `samples`: None for one per probe."""
     known = [sample.relevant for sample in probes if sample.relevant is not None]
     relevance = known if known and len(known) == len(probes) else None
     # Each sample is compared with the next sample, an arbitrary choice among the other samples.

@@ -142,8 +142,7 @@ BAR_WIDTH = 20  # Length of the longest bar, in characters
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
-    """The computation of one head's weight for one query and key, and its effect on the output of the layer and of the
-    model."""
+    """One head's weight for one query and key, and its effect on the outputs of the layer and of the model."""
 
     input: str
     layer: str
@@ -171,8 +170,7 @@ class Explanation(Result):
     temperature: float
     """The number that divides the scores before the softmax; 1 leaves them unchanged."""
     weights: list[float]
-    """Weight of each key (Tk): the softmax of the scores over the permitted keys, unless `normalizer` says
-    otherwise."""
+    """Weight of each key (Tk): the softmax of the scores over permitted keys, unless `normalizer` differs."""
     values: list[list[float]]
     """Value of each key in this head (Tk, Dv)."""
     context: list[float]
@@ -316,8 +314,7 @@ def make_explanation(
     key: int | None = None,
     temperature: float = 1.0,
 ) -> Explanation:
-    """Explain one weight of a traced answer in the layer `name`; see `explain`. Raises `InputError` for an unknown
-    step."""
+    """Explain one weight of a traced answer in the layer `name`. Raises `InputError` for an unknown step."""
     row = read_query(trace.insides, output)
     layer_map, weights = shown.layers[short_name(name)], row.weights[head]
     key = int(weights.argmax()) if key is None else key

@@ -211,8 +211,7 @@ def rollout_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
 
 
 def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the induction of each head as a fraction of its attention, and the weights of the head with the largest
-    fraction."""
+    """Draw the induction of each head, as a fraction of its attention, and the largest head's weights."""
     maps, words = many_maps(subject, options)
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):

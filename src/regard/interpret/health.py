@@ -211,8 +211,7 @@ def _find_matrices(states: Tensor) -> list[Tensor]:
 
 
 def _find_parts(states: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return the parameters that compute queries or keys, and which of their numbers do (bool), as in a packed
-    projection of queries, keys and values."""
+    """Return the parameters that compute queries or keys, and which of their numbers do (bool)."""
     matrices = _find_matrices(states)
     if not matrices:
         return []
@@ -445,8 +444,7 @@ class TrainingWatch(WatchRecord):
             warnings.warn(f"regard.watch: {message}", stacklevel=2)
 
     def note(self, **numbers: Any) -> None:
-        """Write numbers of the training at the current step: `watch.note(loss=loss)`. None stands for one that is not
-        finite."""
+        """Write numbers of the current step: `watch.note(loss=loss)`. None stands for one that is not finite."""
         plain = {name: value.item() if isinstance(value, Tensor) else value for name, value in numbers.items()}
         finite = {name: value if isinstance(value, str) else _finite(float(value)) for name, value in plain.items()}
         self.notes.append({"step": self.step, **finite})

@@ -22,8 +22,7 @@ from regard.viz.page import WorthData
 from regard.viz.subject import Input, PrunableSubject, Subject
 
 GROUPS = 1000
-"""Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
-resampling all inputs takes long."""
+"""Largest number of units that an interval resamples, for speed. More inputs are summed into groups."""
 ROUNDING, COARSEST = 16, 0.02
 """Smallest difference of a loss that is not rounding, in units of the precision of the parameters' dtype times
 the loss of an output (at least 1), and its largest value: half precision rounds logits, not losses."""
@@ -38,15 +37,13 @@ class HeadImportance(Result):
     loss: float
     """Mean cross-entropy of all output steps with all heads enabled, in nats."""
     added: dict[str, list[float]]
-    """Loss increase when each head is disabled, by layer. A value below 0 means that the loss is lower without the
-    head."""
+    """Loss increase when each head is disabled, by layer. Below 0, the loss is lower without it."""
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
     """`added` with 95 % intervals over the samples; None for a single sample."""
     measure: str = "loss"
     """Name of the loss, if `loss` is not computed against known answers."""
     unchanged: dict[str, list[str]] = field(default_factory=dict)
-    """By layer, for each head: why nothing can be said, if its context does not change when it is disabled; empty
-    for all other heads."""
+    """By layer, for each head: why nothing can be said, if its context does not change when disabled; else empty."""
 
     def interval(self, layer: str, head: int) -> Estimate | None:
         """Return the interval of a head; None if it is unknown."""

@@ -35,9 +35,8 @@ from regard.errors import InputError
 from regard.viz.subject import Calls, ForwardPass, ScoreCall
 
 PartKind = Literal["token", "position", "embedding", "head", "feed_forward", "bias", "vector"]
-"""What a part of the model writes: a token embedding, a position, another embedding (such as BERT's segments),
-the context of a head, the output of a feed-forward layer, a bias, a learned vector (such as the queries of a
-query model)."""
+"""What a part of the model writes: a token embedding, a position, another embedding (such as BERT's segments), the
+context of a head, the output of a feed-forward layer, a bias, a learned vector (such as a learned query)."""
 ROWS = 16  # Rows of a Jacobian that are computed at once; more rows need more memory
 POSITION = re.compile(r"pos|wpe", re.I)  # Names of embeddings of positions in transformers models
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
@@ -60,8 +59,7 @@ class Leaf(NamedTuple):
 class LinearGraph:
     """The leaves of one pass of a model, with norms frozen.
 
-    `tokens`: modules that embed tokens. `frozen`: functions that are replaced by a product with the constant
-    output / input.
+    `tokens`: modules that embed tokens. `frozen`: functions replaced by a product with output / input.
     """
 
     def __init__(

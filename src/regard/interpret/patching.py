@@ -422,8 +422,7 @@ def patch_paths(
 
     >>> regard.patch_paths(run, "BCCCB", "BCCCA", "decoder.1.self_attention.0.key")    # doctest: +SKIP
 
-    Raises `InputError` for an unknown receiver, for inputs of different lengths or with the same answer, and
-    for a model whose edges cannot be separated.
+    Raises `InputError` for an unknown receiver, inputs of different lengths or equal answers, and inseparable edges.
     """
     check_subject(subject)
     with torch.no_grad(), subject.patchable.calling_hooks():

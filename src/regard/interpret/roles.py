@@ -46,8 +46,7 @@ SEPARATORS = ("</s>", "<s>")
 MAX_SEARCHED = 40  # Number of positions, and of most frequent symbols, that are searched
 
 Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
-"""Takes a layer and its visible keys (Tq, Tk); returns the role's keys, (Tq, Tk) bool, or None if the layer has
-no such keys."""
+"""Takes a layer and its visible keys (Tq, Tk); returns the role's keys, (Tq, Tk) bool, or None."""
 
 
 def _offset(layer: LayerMap, seen: np.ndarray, offset: int) -> np.ndarray | None:
@@ -134,8 +133,7 @@ FIXED: dict[str, Targets] = {
     "the first step": partial(_position, position=0),
     "the end of the sequence": partial(_symbol, symbols=SEPARATORS),
 }
-"""Roles that need no search, the most specific role first: of two roles that fit equally well, the first role is
-used."""
+"""Roles that need no search, the most specific role first: it is used if two fit equally well."""
 AT_STEPS = f"{RELEVANT}, perhaps at fixed steps"
 """Role instead of `RELEVANT` of a head that is not shown to attend less to another sample's relevant inputs."""
 PAIRED: dict[str, Targets] = {

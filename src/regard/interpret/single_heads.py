@@ -332,8 +332,7 @@ def head_samples(
     """Search unseen inputs for the largest weights of a head.
 
     `token`: label of a key; only weights on keys with this label are used, and other inputs are left out.
-    `wrong_first`: list inputs with incorrect answers first. `samples`: number of inputs to search; at most 20 are
-    returned.
+    `wrong_first`: incorrect answers come first. `samples`: number of inputs to search; at most 20 are returned.
 
     Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and if no input contains the token.
     """

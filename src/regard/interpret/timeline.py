@@ -381,8 +381,7 @@ def count_in_order(events: Sequence[Sequence[float]]) -> tuple[int, int]:
 
 
 CORRECT = 0.5
-"""Fraction of correct outputs. The step from which this fraction is exceeded is an event like the formation of a
-head."""
+"""Fraction of correct outputs whose step is an event, like the formation of a head."""
 EVEN = 0.9  # Score from which a head counts as uniform
 ANSWERS = "half of the outputs correct"
 
@@ -458,8 +457,7 @@ class Timeline(Result):
 
     @property
     def events(self) -> dict[str, list[float]]:
-        """Training step for each run at which each role forms, and at which half of the outputs are correct;
-        infinite for never."""
+        """Step of each run at which each role forms, and half of the outputs are correct; infinite for never."""
         answers = [formed_at(run.accuracy[:, None], CORRECT)[0] for run in self.runs]
         events = {role: self._steps_of(heads) for role, heads in self.matched.items()}
         return {**events, ANSWERS: [[*self.steps, math.inf][snapshot] for snapshot in answers]}
@@ -647,8 +645,7 @@ STRIP, ROW = 1.05, 0.2  # Height of a role's strip and of a head's row, in inche
 def draw_roles(
     runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float, width: float
 ) -> "Figure":
-    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs. `matched`: the
-    role's head in each run, by role."""
+    """Draw a strip for each role, the loss and the correct outputs. `matched`: head in each run, by role."""
     from regard.viz.figure import new_figure  # matplotlib takes long to import
 
     rows = len(matched) + 2

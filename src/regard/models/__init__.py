@@ -1,2 +1,1 @@
-"""Models built from `regard.attention`: query, pooling, recurrent encoder-decoder, Transformer,
-decoder-only language model."""
+"""Models of `regard.attention`: query, pooling, recurrent, Transformer, decoder-only."""

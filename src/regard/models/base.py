@@ -202,8 +202,7 @@ class AnswerModel(TaskModel):
         raise NotImplementedError
 
     def fast_gradient(self) -> QueryGradient | None:
-        """Return a function that computes loss and gradients faster than autograd, or None if the model has no
-        such function."""
+        """Return a function that computes loss and gradients without autograd, or None if there is none."""
         return None
 
 

@@ -5,8 +5,7 @@
     x = x + feed_forward(norm(x))
     logits = norm(x) Eᵀ                              B x T x V
 
-E is the embedding. It is a separate matrix if `tied` is False or positions are concatenated. The options of both
-papers:
+E is the embedding. It is another matrix if `tied` is False or positions are concatenated. Options of both papers:
 
     GPT-2    positions learned, norm layer, activation gelu_tanh, bias, tied
     Llama    positions rotary, norm rms, activation swiglu, no bias, not tied; key_value_heads from version 2 on

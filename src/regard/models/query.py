@@ -142,8 +142,7 @@ class QueryModel(AnswerModel):
     def _initialize(self) -> None:
         """Initialize matrices with Glorot's uniform distribution, and queries, positions and biases with zero.
 
-        With an initial value of zero, the norm of a trained query or position shows how much training has
-        changed the vector.
+        With an initial value of zero, the norm of a trained query or position shows how much training changed it.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -172,8 +171,7 @@ class QueryModel(AnswerModel):
         return logits
 
     def fast_gradient(self) -> QueryGradient | None:
-        """Return a function for loss and gradients without autograd, or None if `fast.query_gradient` does not
-        support the model."""
+        """Return a function for loss and gradients, or None if `fast.query_gradient` lacks the model."""
         layers = [module for module in self.modules() if isinstance(module, AttentionLayer)]
         supported = (
             fast.enabled()

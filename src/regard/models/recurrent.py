@@ -35,8 +35,7 @@ def lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gru(gates: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
-    """Return the new state of a GRU for the gates (..., 3 D) of the input and of the state, in the order reset,
-    update, candidate."""
+    """Return the new state of a GRU for gates (..., 3 D) of input and state: reset, update, candidate."""
     reset, update, candidate = gates.chunk(3, dim=-1)
     state_reset, state_update, state_candidate = recurrent.chunk(3, dim=-1)
     keep = (update + state_update).sigmoid()
@@ -475,8 +474,7 @@ class RecurrentConfig(ModelConfig):
 class RecurrentSeq2Seq(Seq2Seq):
     """Recurrent encoder-decoder (equations at the top of this file). The attention layer is `decoder.cross`.
 
-    Sequences may have any length, and source and target always have separate embeddings, so `longest` and
-    `shared` are ignored.
+    Sequences may have any length, and source and target separate embeddings: `longest` and `shared` are ignored.
 
     >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=9, target_symbols=11)
     >>> source = torch.full((2, 5), 4)

@@ -208,8 +208,7 @@ class Transformer(Seq2Seq):
         return CacheState(past, len(memory.mask), memory)
 
     def step(self, tokens: Tensor, state: CacheState) -> tuple[Tensor, CacheState]:
-        """Append one token (B, K) to each hypothesis. Returns the states (B, K, D) of the decoder and the next
-        state."""
+        """Append one token (B, K) to each hypothesis. Returns the decoder's states (B, K, D) and the next state."""
         states = self.embed(tokens.reshape(-1, 1), state.time)
         states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
         return states.view(*tokens.shape, -1), state._replace(past=tuple(past))

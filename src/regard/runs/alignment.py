@@ -356,8 +356,7 @@ def _place(term: Term, words: Words, begin: int = 0) -> tuple[int, int] | None:
 
 
 def _extend(item: _Item, words: Words) -> bool:
-    """Extend the prefix of an item by the translation of the first term that is not in its place. Return whether
-    there is such a term."""
+    """Extend the prefix of an item by the translation of the first misplaced term. Return whether there is one."""
     answer = item.answers[0].text
     word, following = item.repeat
     item.repeat = ("", "")

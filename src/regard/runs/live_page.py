@@ -179,8 +179,7 @@ def _of_pair_run(run: Any) -> Described:
 
 
 def _training(run: AnyRun) -> dict[str, Any] | None:
-    """Return the training options with which the page trains the run's model again, or None if the page cannot
-    train."""
+    """Return the options with which the page trains the run's model again, or None if it cannot."""
     config = run.config
     if type(run.task) not in (Counting, Difference) or not isinstance(run, AnswerRun):
         return None

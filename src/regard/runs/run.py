@@ -172,8 +172,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def importance(self, *, samples: int | None = None, seed: int = 0) -> HeadImportance:
         """Return the increase in the loss on unseen inputs when each head is ablated.
 
-        `samples` None: 1000, or 500 for text. Raises `InputError` for a model without attention, or if there are
-        no unseen inputs.
+        `samples` None: 1000, or 500 for text. Raises `InputError` without attention or unseen inputs.
         """
         from regard.interpret.importance import head_importance
 
@@ -212,8 +211,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         """Return the forward pass whose attention `attend` shows. Raises `InputError` for an invalid input."""
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
-        """Return an attention map with the intermediate results of each weight; see
-        `regard.interpret.explanation.with_sums`."""
+        """Return an attention map with the sums of each weight; see `regard.interpret.explanation.with_sums`."""
         from regard.interpret.explanation import with_sums
 
         return with_sums(self, shown)

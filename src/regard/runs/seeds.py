@@ -52,9 +52,7 @@ if TYPE_CHECKING:
 
 
 def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
-    """Raise `InputError` unless runs have one task and shape, equal options, and different seeds. `names`: for
-    messages.
-    """
+    """Raise `InputError` unless runs have one task and shape, equal options, and other seeds. `names`: for messages."""
     first, expected = repr(names[0]), configs[0].flags()
     seeds = {configs[0].training.seed: first}
     for name, config in zip(map(repr, names[1:]), configs[1:], strict=True):
@@ -90,8 +88,7 @@ def examine_runs(
     trust_edited: bool = False,
     progress: bool = True,
 ) -> ExaminedRuns:
-    """Examine runs that differ only in their seed, each over `samples` unseen inputs, and compare the sets of
-    their heads.
+    """Examine runs that differ only in their seed, each over `samples` unseen inputs, and compare their heads.
 
     `runs`: folders of runs, names of runs in `savepath`, or runs. The examination of a folder is saved there as
     examined.json. A repeated call reads it, if the run, `samples` and `seed` are the same. `progress`: show the

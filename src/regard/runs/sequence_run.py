@@ -398,8 +398,7 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         raise NotImplementedError
 
     def map_of_links(self, pair: LinkedPair) -> AttentionMap:
-        """Return the attention of the alignment heads from target words to source words and the end of the
-        source, as a map with one layer."""
+        """Return the attention of the alignment heads from target words to source words and its end, as one layer."""
         weights = np.concatenate([pair.weights, pair.nothing[:, None]], axis=1)
         linked = np.zeros(weights.shape, dtype=bool)
         for source, target in pair.links:
@@ -428,9 +427,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
     ) -> AttentionMap:
         """Answer an input, and return the attention of each symbol of the answer in every layer.
 
-        If `input` is None, a random input is generated with `seed`. `answer`: a result of `search` to use
-        instead of the best answer. If `answer` is None, `original` is the map without an intervention.
-        Other options as in `search`.
+        If `input` is None, a random input is generated with `seed`. `answer`: a result of `search` to use instead of
+        the best one. If it is None, `original` has no intervention. Other options as in `search`.
         """
         if input is None and answer is not None:
             raise InputError("answer has no input: also give the input of the answer")
@@ -646,8 +644,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
         return {short_name(name): alignment.interval for name, alignment in alignments.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements for a comparison. The alignment is measured in the last layer that attends to
-        the source."""
+        """Return the measurements for a comparison; the alignment is that of the last layer with the source."""
         report = self.test(seed=seed)
         if not report.alignments:
             return Figures(exact_match=report.exact_match)

@@ -401,8 +401,7 @@ def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) 
 def created_before_restart(
     folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
 ) -> bool:
-    """Return whether these processes created the run before torchrun restarted them. The processes then
-    continue the run."""
+    """Return whether these processes created the run before a restart by torchrun, and continue it."""
     if not context.restarted:
         return False
     created = context.has_created(folder.path, unknown=not overwrite)

@@ -140,8 +140,7 @@ class Explorer:
         return answer
 
     def _attend(self, question: Question) -> tuple[str, Map]:
-        """Answer an input, and cache the map for requests of its rows and layers; return the answer and the
-        map."""
+        """Answer an input, and cache the map for its rows and layers; return the answer and the map."""
         text = self._input(question.input, question.seed)
         self._last.clear()  # frees memory before the next long input
         with self._interventions(question.interventions):
@@ -222,8 +221,7 @@ class Explorer:
         top_p: Part = None,
         draw: DrawSeed = None,
     ) -> dict[str, Any]:
-        """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is a token drawn with the seed
-        `draw`."""
+        """Return the likeliest tokens at a position, as `NextTokens`; `drawn`: one drawn with the seed `draw`."""
         options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": draw}
         with self._changed(question) as text:
             return next_tokens(self.subject, text, count=count, position=position, **options).json()
@@ -286,8 +284,7 @@ class Explorer:
         return self._roles[key]
 
     def _over(self, texts: Sequence[str]) -> tuple[LearnedSubject[Any], tuple[str, ...]]:
-        """Return the subject with the inputs of an examination, and these inputs (an empty list for unseen
-        inputs)."""
+        """Return the subject with the inputs of an examination, and these inputs (empty: unseen inputs)."""
         if not isinstance(self.subject, NeedsInputs):
             return self.subject, ()
         labels = tuple(texts or ([] if self.subject.about()["draws"] else self._displayed))
@@ -296,14 +293,12 @@ class Explorer:
     def samples(
         self, layer: LayerName, head: Number = 0, token: Input = None, wrong_first: Flag = False, texts: Texts = ()
     ) -> dict[str, Any]:
-        """Return the inputs with the largest weights of a head, as `HeadSamples`; searches the same inputs as
-        `importance`."""
+        """Return the inputs with a head's largest weights, as `HeadSamples`; searches those of `importance`."""
         subject, _ = self._over(texts)
         return head_samples(subject, layer, head, token=token, wrong_first=wrong_first).json()
 
     def progress(self) -> dict[str, list[int]]:
-        """Return the progress of running computations by name: the number of finished steps and the total
-        number."""
+        """Return the progress of running computations by name: numbers of finished and of all steps."""
         return dict(self._progress)
 
     @contextmanager

@@ -120,8 +120,7 @@ class Protocol(H11Protocol):
 class Server(uvicorn.Server):
     """A server that runs until `signals` contains a signal; running requests do not delay the shutdown.
 
-    Errors caused by a client are reported only to this client. With REGARD_DEBUG=1, client errors are also logged
-    on standard error.
+    Errors of a client are reported only to it. With REGARD_DEBUG=1, they are also logged on standard error.
     """
 
     def __init__(self, app: Starlette, signals: Sequence[int]) -> None:

@@ -132,8 +132,7 @@ Body = TypeVar("Body", bound=Struct)
 def read_request(body: bytes, body_type: type[Body]) -> Body:
     """Parse the body of a request.
 
-    Raises `RequestError`, with status 400 if the body is not a JSON object, and 422 if it does not match the
-    type.
+    Raises `RequestError`, with status 400 if the body is no JSON object, and 422 if it has another type.
 
     >>> read_request(b'{"input": "ABBA"}', Question)
     Question(input='ABBA', seed=0, interventions=[])

@@ -91,8 +91,7 @@ class Worker(Generic[WorkT, ResultT]):
 def run_in_processes(work: Callable[[WorkT], ResultT], jobs: Sequence[WorkT]) -> Iterator[tuple[WorkT, ResultT]]:
     """Run jobs in one single-threaded process for each core. Yield each job with its result when the job is done.
 
-    Raises any error of `work`, and `MachineError` after all other jobs are done if a process was terminated from
-    outside.
+    Raises any error of `work`, and `MachineError` after all other jobs if a process was terminated from outside.
     """
     cores, left, lost = available_cores(), deque(jobs), 0
     busy: dict[Connection, Worker[WorkT, ResultT]] = {}
@@ -606,8 +605,7 @@ class _Training:
             self._stop()
 
     def checkpoint(self, job: SweepJob) -> Any:
-        """Save the state, and return the continuation for the requeued job. submitit calls this method before
-        the time limit."""
+        """Save the state, and return the continuation of the job. submitit calls this before the time limit."""
         from submitit.helpers import DelayedSubmission
 
         self._stop()

@@ -99,8 +99,7 @@ class Comparison(Result):
         return f"{self.task}, {len(self.variants)} variants, {self.seeds} seeds each"
 
     def table(self) -> Group:
-        """Return a table with one row for each variant. If several flags vary, also return a table of exact match
-        by the last flag."""
+        """Return a table with one row for each variant. If several flags vary, another has exact match by the last."""
         seeds = self.seeds
         names = list(self.variants[0].varied)
         parts: list[RenderableType] = []
@@ -158,9 +157,8 @@ class Comparison(Result):
     def save(self) -> list[Path]:
         """Write all report files to the folder of the runs, and return their paths.
 
-        results.json and results.csv have one line for each run. summary.json has means, ranges, differences and
-        their intervals. curves.png shows the learning curves, and values.png shows BLEU or exact match by the
-        last flag.
+        results.json and results.csv have one line for each run. summary.json has means, ranges and differences with
+        intervals. curves.png shows the learning curves, and values.png shows BLEU or exact match by the last flag.
         """
         from regard.viz.figure import figure_bytes  # matplotlib is slow to import
 
@@ -270,8 +268,7 @@ class Contrast:
 def differences(comparison: Comparison, quantity: str) -> list[Contrast]:
     """Return the differences of a quantity between all pairs of variants.
 
-    With more than `MAX_PAIRS` pairs, only differences from the first variant are returned. Variants without
-    values are omitted.
+    With more than `MAX_PAIRS` pairs, only differences from the first variant are returned. Variants need values.
     """
     values = {variant.name: comparison.values(variant, quantity) for variant in comparison.variants}
     variants = [variant for variant in comparison.variants if values[variant.name]]
@@ -363,8 +360,7 @@ def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
 def _links(comparison: Comparison, explorer: str) -> list[Part]:
     """Return the command that serves the runs, and links to the first run, alone and side by side with other runs.
 
-    The other runs are the first seed of every variant, and the other seeds of the first variant, which show the
-    random variation.
+    The other runs are the first seed of every variant, and other seeds of the first, for the random variation.
     """
     runs = [(variant, 0) for variant in comparison.variants]
     runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]

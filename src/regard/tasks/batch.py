@@ -12,8 +12,7 @@ from regard.data.batch import PairBatch, copy_to
 Position = tuple[int, int, int]  # Position of a batch: epoch, pool, index in the pool
 NO_POSITION: Position = (0, 0, 0)
 IGNORE = -100
-"""Target at a position without an output, which counts for neither the loss nor the accuracy. PyTorch's
-cross-entropy skips this value."""
+"""Target at a position without an output, which does not count; PyTorch's cross-entropy skips it."""
 
 
 class Batch(NamedTuple):
@@ -44,8 +43,7 @@ class TokenBatch(NamedTuple):
 
     inputs: Tensor  # (B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs
     targets: Tensor
-    """(B, T) int64, the next token, or `IGNORE` if it is not an output; for real-valued inputs (B, T) float32,
-    the next value, or nan."""
+    """(B, T) int64, the next token, or `IGNORE` without output; for real inputs (B, T) float32, or nan."""
     mask: Tensor | None  # (B, T) bool, True before the end; None if all sequences have full length
 
     @property

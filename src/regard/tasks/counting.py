@@ -67,9 +67,8 @@ class Difference(Counting):
 
 
 class Signal(Task):
-    """Counts the letter of the signal: an input is one signal, then `max_len` letters. "BBABC" has the answer 2,
-    because the signal itself is not counted. The output depends on the signal and on the letters equal to the
-    signal."""
+    """Counts the letter of the signal: an input is a signal and `max_len` letters. "BBABC" has the answer 2, because
+    the signal itself is not counted. The output depends on the signal and on the letters equal to the signal."""
 
     name = "signal"
     summary = "count the letter that the first step names"

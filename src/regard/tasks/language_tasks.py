@@ -375,9 +375,8 @@ class SelectiveCopyTaskConfig(TaskOptions):
 
 class SelectiveCopy(LookupTask):
     """Letters among noise, a separator, and the letters again: "..C.A..B|CA" has the answers C, A, B (Gu and Dao 2023,
-    "Mamba", section 4.1.1). There, the inputs after the noise are blank; with the letters as inputs, a model can
-    generate them. If the positions of the letters do not change, each answer depends only on the letter that it
-    copies."""
+    "Mamba", section 4.1.1). There, the inputs after the noise are blank; with letters, a model can generate them. If
+    the positions of the letters do not change, each answer depends only on the letter that it copies."""
 
     name = "selective-copy"
     summary = "copy the letters among noise"

@@ -148,8 +148,7 @@ class PairTask(SequenceTask):
     def pairs(
         self, count: int, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False
     ) -> list[Pair]:
-        """Sample `count` pairs. Equal generator states produce equal pairs. Raises `InputError` for an invalid
-        length."""
+        """Sample `count` pairs, equal ones for equal generators. Raises `InputError` for an invalid length."""
         self.check_sample_len(sample_len)
         return [self.pair(generator, sample_len=sample_len, unseen=unseen) for _ in range(count)]
 

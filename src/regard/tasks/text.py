@@ -37,8 +37,7 @@ class TextTaskConfig:
     max_len: Annotated[int, Limits(1, 100_000)] = 64
     """Number of tokens in a sequence (the context length)."""
     valid_share: Annotated[float, Limits(0, 1)] = 0.1
-    """Fraction of tokens at the end of the text that are held out for validation (0 to 1; with 1, no tokens are
-    left for training)."""
+    """Fraction of tokens at the end of the text that are held out for validation (0 to 1: none for training)."""
 
     def __post_init__(self) -> None:
         check_fields(self)

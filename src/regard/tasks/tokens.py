@@ -36,8 +36,7 @@ class TokenTask(AnyTask):
     """Whether the lengths of samples always vary, because the task tests length generalization."""
 
     vocabulary: Sequence[str] = ()
-    """Text of each token, in the order of the indices. Either all texts have one character, or no text contains
-    a space."""
+    """Text of each token, in the order of the indices. All texts have one character, or none contains a space."""
 
     @property
     @abstractmethod
@@ -83,8 +82,7 @@ class TokenTask(AnyTask):
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Draw inputs like `draw`, and return them with their targets (B, T). By default, the targets are the
-        answers."""
+        """Draw inputs like `draw`, and return them with their targets (B, T), by default the answers."""
         inputs = self.draw(lengths, generator, unseen=unseen)
         return inputs, self.answer(inputs)
 

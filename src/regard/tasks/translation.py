@@ -178,14 +178,12 @@ class TranslationTaskConfig:
         return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
     def text(self, part: Part) -> PairSource | None:
-        """Return the training, validation or test text, or None if no text is given. Several training texts are
-        concatenated."""
+        """Return the training, validation or test text, or None if none is given. Training texts are concatenated."""
         texts = self._texts(part)
         return ConcatenatedText(texts) if len(texts) > 1 else next(iter(texts), None)
 
     def digests(self, *, progress: bool = True) -> dict[str, list[TextDigest]]:
-        """Return digests of the training text, the validation text and the word alignment by flag. All files are
-        read."""
+        """Return digests of the training text, validation text and word alignment by flag; all files are read."""
         parts: tuple[Part, ...] = ("train", "valid")
         texts = {part: text for part in parts if (text := self.text(part)) is not None}
         whole = ConcatenatedText(list(texts.values()))
@@ -339,8 +337,7 @@ class Translation(SequenceTask):
         return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
 
     def _unknown(self, corpora: "list[Corpus]", *, show: bool) -> list[UnknownShares]:
-        """Return the unknown tokens in each training text and in the validation texts, and warn about validation
-        texts that are training text."""
+        """Return the unknown tokens in each training text and in the validation texts, and warn about overlaps."""
         from regard.data.prepare import describe_learned
 
         names = ["training"]

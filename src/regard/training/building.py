@@ -144,8 +144,7 @@ def check_custom_parts(model: ModelConfig) -> None:
 
 
 def check_attention_part(choice: PartChoice) -> None:
-    """Raise `PluginError` unless a part accepts and returns tensors of the shapes in the docstring of its base
-    class."""
+    """Raise `PluginError` unless a part accepts and returns tensors of the shapes that its base class documents."""
     code = f"attention part {choice.name!r}"
     if not choice.kinds:
         raise PluginError(f"{code} names no kind of layer in its kinds: name one or more")

@@ -50,12 +50,10 @@ class Checkpoint:
     step: int  # Number of training steps of the training state, or of the weights if there is no training state
     weights: Mapping[str, Tensor] | None = None  # Weights for use; None leaves the stored weights unchanged
     training: Mapping[str, Tensor] | None = None
-    """Parameters, optimizer moments, generator, position in the data and validation history. None for a run
-    that cannot be resumed."""
+    """Parameters, optimizer moments, generator, data position, validations. None without resumption."""
 
     def save(self, folder: RunFolder | str | Path) -> None:
-        """Write the checkpoint to the folder of a run. On failure, raises `MachineError`, and the last
-        checkpoint is intact."""
+        """Write the checkpoint to a run's folder. On failure, raises `MachineError`, and the last one is intact."""
         folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
         files = {}
         if self.weights is not None:
@@ -97,8 +95,7 @@ class Checkpoint:
 
     @classmethod
     def load_weights(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
-        """Read a snapshot or a kept model, in single precision. Raises `InputError` if the file is damaged or its
-        tensors differ from `expected`."""
+        """Read a snapshot or a kept model, in float32. Raises `InputError` if it is damaged or not `expected`."""
         tensors, step = _read(folder, path, expected)
         weights = {name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()}
         return cls(step=step, weights=weights)
@@ -310,8 +307,7 @@ class Progress:
         return best
 
     def out_of_patience(self, patience: int) -> bool:
-        """Return whether the criterion did not improve in the last `patience` validations; always False if
-        `patience` is 0."""
+        """Return whether the criterion did not improve in the last `patience` validations; False if it is 0."""
         return 0 < patience <= self.since_best
 
 

@@ -370,8 +370,7 @@ MODELS = {
     "transformer": "transformer:Transformer",
     "decoder": "decoder_only:DecoderOnly",
 }
-"""Module in `regard.models` and class of every model. The default model of a task is the first that fits, unless
-the task names another."""
+"""Module in `regard.models` and class of every model. A task's default is the first that fits, or its own."""
 ANSWERS = {"query": "numbers", "pooling": "numbers", "recurrent": "text", "transformer": "text", "decoder": "tokens"}
 """Form of the answers of every model, without its import, which would slow down each command."""
 TINY = {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4, "dropout": 0.2}
@@ -662,8 +661,7 @@ def class_name(task: str) -> str:
 
 
 def checked(config: RunConfig) -> RunConfig:
-    """Return a config. Raises `InputError` for options of task, model and training that exclude each other, or
-    have no effect together."""
+    """Return a config. Raises `InputError` for options that exclude each other, or have no effect together."""
     training, task = config.training, config.options
     if training.r_drop and not config.model.dropout:
         raise InputError("r_drop compares two passes with different dropout: also give --dropout")

@@ -42,8 +42,7 @@ from regard.training.config import TrainingConfig
 # Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 
 CHUNK, GPU_CHUNK = 1 << 24, 1 << 28
-"""Size of a chunk's logits in bytes: on a CPU, a chunk stays in the cache; on a GPU, few large operations are
-faster than many small ones."""
+"""Size of a chunk's logits in bytes: few large operations are faster on a GPU, cached ones on a CPU."""
 BITS = 1 / math.log(2)  # Bits in a nat
 FAR = 60.0  # Largest logit in bits for which powers of 2 and their sums do not overflow in float32 and bfloat16
 
@@ -163,8 +162,7 @@ def _multiply(name: str, left: Tensor, right: Tensor, offset: Tensor | None = No
 def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss without the uniform part of smoothing, the correct steps (N, 1), and a factor per row (N, 1).
 
-    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Its product with the factor is the gradient of the
-    loss.
+    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Times the factor, it is the loss's gradient.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     largest, aim = _largest(logits), logits.gather(1, goal.unsqueeze(1))
@@ -362,8 +360,7 @@ def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[
 
 
 def teacher_forcing(settings: TrainingConfig, target: Tensor, generator: torch.Generator, step: int) -> Tensor | None:
-    """Sample the target steps (B, Tt) whose input is the true previous token at training step `step`; None for
-    all steps."""
+    """Sample the target steps (B, Tt) whose input is the true previous token at training step `step`; None: all."""
     if settings.teacher_forcing == 1.0:
         return None
     share = 1.0 - (1.0 - settings.teacher_forcing) * step / max(settings.steps - 1, 1)

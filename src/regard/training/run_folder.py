@@ -99,16 +99,14 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
 
 
 def config_mismatch(config: str, stored: Mapping[str, Any], name: str) -> str | None:
-    """Return a description of the differences between the config (JSON) in the file `name` and config.json (plain
-    data), or None if equal."""
+    """Return a description of the differences between the config (JSON) in `name` and config.json, or None if equal."""
     if config == canonical_json(without_digest(stored)):
         return None
     return _differences(stored, config, name) or "it names no config"
 
 
 def _differences(stored: Mapping[str, Any], config: str, name: str) -> str:
-    """Return a description of the differences between config.json and the config in the file `name`; empty for
-    JSON that is not a config."""
+    """Return a description of the differences between config.json and the config in `name`; empty for other JSON."""
     try:
         other = parse_json(config, finite=False)
     except DamageError:
@@ -241,8 +239,7 @@ class RunFolder:
         return stored
 
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
-        """Return the config. Raises `InputError` if the config is missing, damaged or edited, or contains
-        untrusted code."""
+        """Return the config. Raises `InputError` if it is missing, damaged or edited, or contains untrusted code."""
         stored = self.stored()
         if not has_valid_digest(stored):
             self.refuse_edited("config.json", self._describe_edit(stored))
@@ -368,8 +365,7 @@ class RunFolder:
     def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
         """Return the results written by `write_derived`; None without a file, or if the model has been trained further.
 
-        Raises `InputError` for a file that is damaged, edited, or belongs to another run. `mend`: remedy in the
-        message.
+        Raises `InputError` for a file that is damaged, edited, or of another run. `mend`: its remedy.
         """
         path = self.path / name
         if not is_file(path):
@@ -608,8 +604,7 @@ def _read_header(file: BinaryIO, size: int) -> tuple[_Metadata, dict[str, _Entry
 
 
 def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
-    """Raise `DamageError` unless the tensors fill the file without gaps and the size of each tensor matches its
-    shape."""
+    """Raise `DamageError` unless the tensors fill the file without gaps, and their sizes match their shapes."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         begin, next_end = entry.data_offsets

@@ -52,8 +52,7 @@ def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
 
 
 def _add_dimensions(module: nn.Module) -> None:
-    """Replace parameters without dimensions, such as the gain of the score `cosine`, by parameters (1), because
-    FSDP2 refuses them."""
+    """Replace parameters without dimensions, such as the gain of `cosine`, by parameters (1) for FSDP2."""
     for part in module.modules():
         for name, parameter in [*part.named_parameters(recurse=False)]:
             if parameter.dim() == 0:
@@ -69,8 +68,7 @@ class ShardedState(TrainingState):
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
-        """Yield the whole model with the averaged parameters in the first process. All processes must call this
-        method."""
+        """Yield the whole model with the averaged parameters in the first process. All processes must call it."""
         weights = {} if self.replica is None else self.replica.state_dict()
         with torch.no_grad():
             for name, value in (self.model.state_dict() | self.average).items():
@@ -85,8 +83,7 @@ class ShardedState(TrainingState):
         return self.replica.state_dict()
 
     def save_first(self, folder: RunFolder) -> None:
-        """Write the initial weights in the first process only, because the other processes have not yet reached
-        this point."""
+        """Write the initial weights in the first process only, because the others have not yet reached this point."""
         Checkpoint(step=0, weights=self.initial()).save(folder)
 
     def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:

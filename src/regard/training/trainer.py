@@ -53,8 +53,7 @@ PRECISION = "precision"  # Name of the measured choice between float32 and bfloa
 
 
 def measure_choices(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> dict[str, str]:
-    """Return the measured choices that affect the losses of a training run, by name. All processes use those of
-    the first process.
+    """Return the measured choices that affect losses, by name. All processes use those of the first.
 
     The run stores them, so that a resumed run has the same losses, even if the machine's choices have changed.
     """
@@ -64,11 +63,9 @@ def measure_choices(precision: Precision, context: DistributedContext = SINGLE_P
 
 
 def product_type(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> torch.dtype:
-    """Return the dtype of matrix products. "auto" selects bfloat16 if the device computes products faster in
-    bfloat16 than in float32.
+    """Return the dtype of matrix products. "auto" selects bfloat16 if the device computes it faster.
 
-    Without bfloat16 instructions, bfloat16 is emulated and slower. With them, a measurement decides on a CPU, in
-    the first process.
+    Without its instructions, bfloat16 is emulated and slower. With them, a measurement on a CPU decides.
     """
     if precision != "auto":
         dtype: torch.dtype = getattr(torch, precision)

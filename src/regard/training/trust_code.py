@@ -53,8 +53,7 @@ def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> 
 
 
 def code_digests(stored: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digests of the code to which a config (as plain data) refers, by description (see
-    `regard.plugins.code_digest`).
+    """Return the digests of the code to which a config refers, by description (see `regard.plugins.code_digest`).
 
     >>> code_digests({"on": "counting", "kind": "attention", "options": {}})
     {}

@@ -148,11 +148,9 @@ DISPLAY = ("backend", "interactive", "toolbar", "tk.", "webagg.", "savefig.", "f
 
 @contextmanager
 def figure_style(style: str | Path | None = None) -> Iterator[None]:
-    """Apply `paper.mplstyle`, the user's rcParams and a style sheet inside the block, in increasing order of
-    precedence.
+    """Apply `paper.mplstyle`, the user's rcParams and a style sheet inside the block; the last has precedence.
 
-    `style`: a file, or the name of one of matplotlib's styles. Raises `InputError` if the style sheet cannot be
-    read.
+    `style`: a file, or the name of a style of matplotlib. Raises `InputError` if it cannot be read.
     """
     if COLOURS.name not in matplotlib.colormaps:
         matplotlib.colormaps.register(COLOURS)

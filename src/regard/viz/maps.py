@@ -117,8 +117,7 @@ class LayerMap:
     query_labels: list[str]
     key_labels: list[str]
     relevant: np.ndarray | None = None
-    """(Tq, Tk) bool, True for the keys on which each answer depends. None if the task does not define relevant
-    keys."""
+    """(Tq, Tk) bool, True for the keys on which each answer depends. None if they are not defined."""
     written: bool = False
     """Whether query labels are the symbols that the model writes at each step, not the symbols that it reads."""
     kind_override: LayerKind | None = None
@@ -193,8 +192,7 @@ class Map:
     """The layer and the head that align best over many inputs; None if no head was chosen."""
 
     def __post_init__(self) -> None:
-        """Add a note about the first layer with NaN or infinite weights, or, without such a layer, about NaN or
-        infinite probabilities."""
+        """Add a note about the first layer with NaN or infinite weights, or else about such probabilities."""
         broken = (name for name, layer in self.layers.items() if not np.isfinite(layer.weights).all())
         remark = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")
         if not remark and not np.isfinite(self.probabilities).all():
@@ -290,8 +288,7 @@ def make_layer_map(
 ) -> LayerMap:
     """Build the map of a layer from its weights (H, Tq, Tk), with a title from its kind and number.
 
-    `labels`: of queries and keys, by kind. `written`: whether the model writes a sequence; its symbols then label
-    the queries.
+    `labels`: of queries and keys, by kind. `written`: whether the model writes a sequence, which labels the queries.
     """
     kind = layer_kind(name)
     queries, keys = labels[kind]

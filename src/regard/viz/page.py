@@ -113,8 +113,7 @@ class InterventionData(TypedDict):
 
 
 class StrengthData(TypedDict):
-    """The strength of a head's role, from 0 for uniform attention to 1 for attention to only the role's keys,
-    with its 95 % interval."""
+    """The strength of a head's role, 0 (uniform attention) to 1 (all on its keys), with its 95 % interval."""
 
     mean: float
     low: float
@@ -194,8 +193,7 @@ def pool(weights: np.ndarray, side: int) -> np.ndarray:
 
 
 def head_measures(layer: LayerMap) -> dict[str, list[float]]:
-    """Return the measures of each head for the navigator: peak, entropy, distance, and weight on relevant inputs
-    if known.
+    """Return the measures of each head for the navigator: peak, entropy, distance, and any weight on relevant inputs.
 
     Peak: the mean over rows of the largest weight outside attention sinks and the own token. Entropy: the mean
     over rows, from 0 (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted
@@ -358,8 +356,7 @@ def layer_data(layer: LayerMap, levels: int | None = LEVELS, *, thumbnail: bool 
 
 
 def row_data(layer: LayerMap, head: int, step: int) -> RowData:
-    """Return the exact weights of one query, also of a long input; raises `InputError` for an unknown head or
-    step."""
+    """Return the exact weights of one query, of any length; raises `InputError` for an unknown head or step."""
     rows = layer.rows
     queries, keys = (layer.query_labels, layer.key_labels) if rows is None else (rows.queries, rows.keys)
     check_range("step", step, 0, len(queries) - 1)

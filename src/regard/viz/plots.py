@@ -63,8 +63,7 @@ def make_panels(count: int, width: float, height: float, **options: Any) -> tupl
 
 
 def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None = None) -> Figure:
-    """Draw position vectors (T, D): some dimensions as curves, all dimensions as a heatmap, and the similarity
-    of vectors.
+    """Draw position vectors (T, D): some dimensions as curves, all as a heatmap, and the similarity of vectors.
 
     `between`: vectors (N, D) at N evenly spaced places from the first position to the last, for encodings that
     are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one vector is zero).
@@ -98,8 +97,7 @@ def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None
 
 
 def position_scale(vectors: np.ndarray) -> float:
-    """Return the end of the scale of position vectors: the largest absolute value, or its 99.5 % quantile if few
-    values are larger."""
+    """Return the end of the scale of position vectors: their 99.5 % quantile, or the largest of few."""
     sizes = np.abs(vectors)
     most, largest = float(np.percentile(sizes, 99.5)), max(float(sizes.max()), 1e-12)
     return most if largest > 1.5 * most > 0 else largest
@@ -156,8 +154,7 @@ def draw_head_matrix(
 
 
 def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
-    """Draw a head matrix with a title (see `draw_head_matrix`); return the bytes of a file. `format`: png, svg or
-    pdf."""
+    """Draw a head matrix with a title (see `draw_head_matrix`) as a file. `format`: png, svg or pdf."""
     columns = max(map(len, values.values()))
     width = max(columns * 0.5 + 3.5, 6.0)
     figure = new_figure(width, max(len(values) * 0.35 + 1.4, 2.4))
@@ -168,8 +165,7 @@ def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: s
 
 
 def write_head_table(values: Mapping[str, Sequence[float]], title: str, path: str | Path) -> Path:
-    """Write the picture of `draw_head_table` to a .png, .svg or .pdf file, and return the path; raises
-    `InputError` for another ending."""
+    """Write `draw_head_table` to a .png, .svg or .pdf file, and return the path; else raises `InputError`."""
     path = Path(path)
     check_extension(path, PICTURES)
     write_file(path, draw_head_table(values, title, path.suffix.lower()[1:]))
@@ -224,8 +220,7 @@ def letter_colour(share: float) -> str:
 def draw_by_layer(
     values: Mapping[str, Sequence[float]], reference: Sequence[float], width: float, unit: str, reference_name: str
 ) -> Figure:
-    """Draw the values of the heads of each layer as dots, and the mean over heads and a reference value as
-    marks."""
+    """Draw the values of each layer's heads as dots, and their mean and a reference value as marks."""
     figure, [axes] = make_panels(1, width, 2.2)
     dots = np.array([(row, value) for row, heads in enumerate(values.values()) for value in heads])
     axes.plot(*dots.T, "o", color="C0", alpha=0.6, markeredgewidth=0, label="one head")
@@ -315,8 +310,7 @@ class PaperFigure(Result):
             return self.draw()
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure (.pdf, .svg or .png), and its caption and its data to separate files in the same
-        folder.
+        """Write the figure (.pdf, .svg or .png), and its caption and data to files in the same folder.
 
         `fig.pdf` comes with `fig.caption.txt` and with `fig.data.csv` or `fig.data.json`. Fonts are embedded.
         Raises `InputError` for another extension, or a path that cannot be written.

@@ -178,8 +178,7 @@ class Subject(Protocol[Input]):
         """
 
     def look(self, input: Input) -> AttentionMap:
-        """Return the attention map of an input of `unseen`; a model that generates its answer is forced to the
-        correct answer."""
+        """Return the attention map of an input of `unseen`; a generated answer is forced to the correct one."""
 
     def losses(self, inputs: Sequence[Input]) -> np.ndarray:
         """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs.
@@ -223,8 +222,7 @@ class ViewedSubject(LearnedSubject[Input], Protocol[Input]):
         """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
 
     def about(self) -> dict[str, Any]:
-        """Return the facts that a page displays: task, summary, kind, step, whether inputs can be drawn,
-        snapshots.
+        """Return the facts on a page: task, summary, kind, step, whether inputs can be drawn, snapshots.
 
         Optional facts are the accepted inputs, and results by layer and head.
         """
@@ -249,8 +247,7 @@ class HasSnapshots(Protocol):
     """A subject with snapshots of its training."""
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return attention maps of one input at each snapshot of training; raises `InputError` without
-        snapshots."""
+        """Return attention maps of one input at each snapshot; raises `InputError` without snapshots."""
 
 
 @runtime_checkable
@@ -261,8 +258,7 @@ class NeedsInputs(Protocol):
         """Return a copy of the subject with some inputs: texts, pairs or images."""
 
     def with_inputs(self, labels: Sequence[str]) -> Any:
-        """Return a copy with the inputs of some labels; raises `InputError` for an input that the model
-        rejects."""
+        """Return a copy with the inputs of some labels; raises `InputError` if the model rejects one."""
 
 
 @runtime_checkable
@@ -274,12 +270,10 @@ class KnowsAlignment(Protocol):
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:
-    """Match the layers of two models for comparison: return the name of the other model's layer by the name of
-    each layer.
+    """Match the layers of two models for comparison: return the other model's layer by the name of each layer.
 
-    Layers match by name. If the models share no layer name, layers match by position within each kind that has
-    the same number of layers in both models. `layerBeside` in scene.js matches layers in the same way for
-    pages.
+    Layers match by name. If the models share no layer name, layers match by position within each kind that has the same
+    number of layers in both models. `layerBeside` in scene.js matches them so for pages.
 
     >>> match_layers([Layer("first", "cross", 2)], [Layer("other", "cross", 4)])
     {'first': 'other'}

@@ -47,8 +47,7 @@ def describe_answer(attention: Map) -> str:
 
 
 def describe_weights(attention: Map) -> str:
-    """Return the weights of each output step and head, in the format of the primer; nothing for a text, whose
-    weights would fill pages."""
+    """Return the weights of each output step and head, in the format of the primer; nothing for a text."""
     if isinstance(attention.prediction, str):
         return ""
     lines: list[str] = []

@@ -10,9 +10,8 @@ from regard.cli.terminal import print_message, print_table, raw_output
 from regard.errors import InputError, plural
 from regard.io import check_writable, refuse_input, write_file
 from regard_course.check import NoAnswerError, check_file, choose_exercises, write_stubs
-from regard_course.handed_in import find_people, show_name
+from regard_course.handed_in import describe_unread, find_people, show_name
 from regard_course.lessons.lesson import HOME
-from regard_course.marks import find_progress, mark_folder, render_class
 from regard_course.progress import PROGRESS, record_checks
 from regard_course.report import CheckReport, ExerciseReport, State, render_junit
 from regard_course.sandbox import Assignment, ForkServer
@@ -41,8 +40,7 @@ class CheckFlags:
     stubs: Path | None = None
     """Write a template for each exercise to this folder, without checking any code."""
     exercises: Path | None = None
-    """Python file with exercises of your own, which replace those of the course. The file is run: use only
-    your own."""
+    """Python file with exercises of your own in place of the course's. It is run: use only your own."""
     savepath: Path = HOME
     """Directory of the course. If it exists, its index shows the result, as it does for a check on a page."""
     seed: int = 0
@@ -50,11 +48,9 @@ class CheckFlags:
     language: str = ENGLISH
     """Language of the report: en, de, or the folder of a translation."""
     table: Path | None = None
-    """Check a folder of people's answers, and write their points to this CSV file. Rows that the file contains
-    already are kept."""
+    """Check a folder of people's answers, and add their points to this CSV file, whose rows are kept."""
     page: Path | None = None
-    """Check a folder of people's answers, and write who has done what, and the frequent mistakes, to this HTML
-    file."""
+    """Write the page of a class to this HTML file: who has done what, and the frequent mistakes."""
     json: Path | None = None
     """Also write the report to this JSON file, or print it instead of the text (-)."""
     junit: Path | None = None
@@ -91,26 +87,35 @@ def _check_files(words: list[str], exercise: str | None, flags: CheckFlags) -> b
     """Check the files, print and write the reports, and return whether all answers are correct."""
     assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
     files, remarks = _find_files(words)
+    for folder in filter(Path.is_dir, map(Path, words)):
+        if unread := describe_unread(folder):
+            print_message(unread)
     for output in (flags.json, flags.junit):
         if output is not None and str(output) != STANDARD_OUTPUT:
             check_writable(output)
             refuse_input(output, [*files, flags.exercises])
     reports = _check(files, assignment, flags, remarks)
     contents = [report.json() for report in reports]
-    text = json.dumps(contents if len(contents) > 1 else contents[0], ensure_ascii=False, allow_nan=False, indent=2)
-    for path, written in ((flags.json, text), (flags.junit, render_junit(reports).decode())):
-        if str(path) == STANDARD_OUTPUT:
-            raw_output().write(f"{written}\n")
-        elif path is not None:
-            write_file(path, f"{written}\n".encode())
+    _write_json(flags.json, contents if len(contents) > 1 else contents[0])
+    _write_text(flags.junit, render_junit(reports).decode())
     if flags.exercises is None and record_checks(flags.savepath, reports):
         print_message(say("recorded in {0}, for the pages of `regard learn`", flags.savepath / PROGRESS))
     return all(report.right for report in reports)
 
 
+def _write_json(path: Path | None, content: object) -> None:
+    _write_text(path, json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def _write_text(path: Path | None, text: str) -> None:
+    if str(path) == STANDARD_OUTPUT:
+        raw_output().write(f"{text}\n")
+    elif path is not None:
+        write_file(path, f"{text}\n".encode())
+
+
 def _find_files(words: list[str]) -> tuple[dict[Path, tuple[Path | None, Path]], list[CheckReport]]:
-    """Return the files, with all Python files of a folder and their person's folder, and reports on files that
-    are not read or have unusual names."""
+    """Return the files with their person's folder, and reports on files that are not read or have unusual names."""
     paths: dict[Path, tuple[Path | None, Path]] = {}
     remarks: list[CheckReport] = []
     for word in words:
@@ -161,13 +166,15 @@ def _check(
 
 def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> None:
     """Check a folder of people's answers, and write the table and the page of the class."""
+    from regard_course.marks import find_progress, mark_folder, render_class  # imports PyTorch, which takes seconds
+
     flag = "--table" if flags.table is not None else "--page"
     if len(words) != 1:
         raise InputError(f"{flag} needs one folder, not {len(words)} files: move the answers into one folder")
     if flags.language != ENGLISH:
         raise InputError(f"{flag} writes English: leave out --language {flags.language}")
-    if flags.json is not None or flags.junit is not None:
-        raise InputError(f"{flag} writes its own file: leave out --json and --junit, or check the folder without it")
+    if flags.junit is not None:
+        raise InputError(f"{flag} writes no JUnit file: leave out --junit, or check the folder without {flag}")
     folder = Path(words[0])
     if flags.page is not None:
         check_writable(flags.page)
@@ -181,10 +188,16 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
             f"{flags.table}: rows 1 to {marks.kept} ({shown}) are old and were not checked again; delete the "
             f"file to check everything again"
         )
+    if unread := describe_unread(folder):
+        print_message(unread)
+    _write_json(flags.json, marks.json())
+    if flags.page is not None:
+        exercises = choose_exercises(exercise, exercises=flags.exercises).exercises
+        write_file(flags.page, render_class(marks, folder, seed=flags.seed, exercises=exercises).encode())
+    if str(flags.json) == STANDARD_OUTPUT:
+        return
     print_table(marks.table(), WIDTH)
     if flags.table is not None:
         sys.stdout.write(f"Wrote {plural(len(marks.rows) - marks.kept, 'row')} to {flags.table}\n")
     if flags.page is not None:
-        exercises = choose_exercises(exercise, exercises=flags.exercises).exercises
-        write_file(flags.page, render_class(marks, folder, seed=flags.seed, exercises=exercises).encode())
         sys.stdout.write(f"Wrote the page of the class to {flags.page}\n")

@@ -13,13 +13,11 @@ from regard_course.translated import find_language, known_languages
 
 @dataclass(frozen=True, kw_only=True)
 class LearnFlags:
-    """Open the course: 19 lessons, from dictionary look-up to Transformers and language models. Most lessons
-    train a model on this machine. With --site, --notebooks or --stubs the course is written to files instead.
-    Needs the extra serve."""
+    """Open the course: 19 lessons, from dictionary look-up to Transformers and language models. Most lessons train a
+    model here. With --site, --notebooks or --stubs the course is written to files. Needs the extra serve."""
 
     site: Path | None = None
-    """Write the course to this folder as web pages that work offline. Missing runs are trained first, which
-    takes several minutes."""
+    """Write the course to this folder as web pages that work offline. Missing runs are trained for minutes."""
     notebooks: Path | None = None
     """Write the lessons to this folder as Jupyter notebooks."""
     language: str = "en"

@@ -1,7 +1,4 @@
-"""The exercises of the course, ordered so that each exercise builds on the previous exercises.
-
-Their texts are in `exercises.toml`, and most of their inputs in `inputs.toml`.
-"""
+"""The exercises of the course in their order. Their texts and most inputs are in `exercises.toml` and `inputs.toml`."""
 
 import contextlib
 import dataclasses

@@ -88,11 +88,9 @@ def draw_cases(table: Mapping[str, Any], key: str = "rows") -> Callable[[int], l
 
 
 def _large_hidden_scores(cases: Sequence[Case]) -> list[Case]:
-    """Return an input in which hidden keys have scores that are far larger or smaller than the others. Keys,
-    memory or states are large at two steps that are hidden from all queries, so their scores are large. Scores
-    have no bound in the papers, but right code may write the constant -1e9 in place of -inf or add it. Therefore no
-    score exceeds some millions. Large hidden states are queries too, with large scores of allowed keys: the
-    results at these steps, which nobody reads, are not compared."""
+    """Return an input in which the scores of hidden keys are far larger or smaller than the others: keys, memory or
+    states are large at two hidden steps. No score exceeds some millions, because right code may write -1e9 in place of
+    -inf. The results at large states, which are queries too, are not compared."""
     for case in cases:
         mask_name = next((name for name in MASKS if isinstance(case.arguments.get(name), np.ndarray)), "")
         name = next((name for name in HIDDEN if name in case.arguments), "")
@@ -131,9 +129,8 @@ def _not_contiguous(cases: Sequence[Case]) -> list[Case]:
 
 
 def random_mask(draw: Draw, name: str, letters: str, *empty: Sequence[int]) -> Array:
-    """Return a mask (B, Tq, Tk) in which each query may attend to some keys, and at least two queries to each key.
-    If there is a single query, all keys are allowed. empty: rows (batch element, query) in which all keys are
-    hidden."""
+    """Return a mask (B, Tq, Tk): each query may attend to some keys, and at least two queries, or the only one, to each
+    key. empty: rows (batch element, query) in which all keys are hidden."""
     batch, queries, keys = draw.shape(letters)
     mask: Array = draw.generator.random((batch, queries, keys)) < 0.4
     for key in range(keys):
@@ -146,8 +143,7 @@ def random_mask(draw: Draw, name: str, letters: str, *empty: Sequence[int]) -> A
 
 
 def padding_mask(draw: Draw, name: str, letters: str) -> Array:
-    """Return a mask (B, T) or (B, rows, T) that hides padding: at least one step of the first sentence, and none of
-    the last one of several."""
+    """Return a mask (B, T) or (B, rows, T) of padding: some in the first sentence, none in the last of several."""
     batch, *rows, length = draw.shape(letters)
     lengths = np.maximum(1, length - 1 - draw.generator.integers(0, 3, batch))
     lengths[0] = max(1, length - 1)
@@ -181,8 +177,7 @@ LAYERS = {"encoder": (*ATTENTION, *FEED_FORWARD, *NORMS[:4]), "decoder": (*ATTEN
 
 
 def weight(draw: Draw, name: str, width: str, inner: str) -> Array:
-    """Return a weight, bias, gain or shift of a layer. Gains and shifts are random too, so that a mistake in their
-    use changes the output."""
+    """Return a weight, bias, gain or shift of a layer, all random, so that a mistake in their use has an effect."""
     if name.startswith(("gain", "shift")):
         return draw.generator.normal(1 if name.startswith("gain") else 0, 0.5, draw.size(width))
     # Weights of this size keep the states near 1, so that neither softmax nor tanh saturates.
@@ -205,8 +200,7 @@ def transformer(draw: Draw, name: str, layers: str) -> dict[str, Array]:
 
 
 def simple(draw: Draw, name: str, layers: str) -> dict[str, Array]:
-    """Return parameters for calculations by hand, of one layer or of a Transformer: identity matrices, and equal
-    biases, gains and shifts."""
+    """Return parameters for calculations by hand: identity matrices, and equal biases, gains and shifts."""
     if layers == "transformer":
         parts = {f"{side}.0.{part}": value for side in LAYERS for part, value in simple(draw, name, side).items()}
         tables = dict.fromkeys(("source", "target"), np.eye(3, 4))

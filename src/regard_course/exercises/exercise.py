@@ -87,9 +87,8 @@ class Exercise(Specification):
         return _expected(self.solution, case)
 
     def expected_gradients(self, case: Case) -> dict[str, tuple[float, float]]:
-        """Return the directional derivative by each argument of `case.gradients`, measured on both sides. The
-        weighted sum of the first output is differentiated along `case.directions()`. The two measurements differ
-        if the input of a ReLU changes its sign between the sides."""
+        """Return the directional derivative of the weighted sum of the first output along `case.directions()`, measured
+        on both sides, which differ if the input of a ReLU changes its sign."""
         return _expected_gradients(self.solution, case)
 
 

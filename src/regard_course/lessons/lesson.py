@@ -1,7 +1,4 @@
-"""One lesson: a text in six parts, training runs, and the measured results of several seeds.
-
-The English texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
-"""
+"""One lesson: a text in `text/NAME.md`, training runs, and the results of several seeds (`benchmarks/lessons.py`)."""
 
 import functools
 import json
@@ -62,8 +59,7 @@ MEASURED: dict[str, Any] = json.loads((files("regard_course.lessons") / "ranges.
 
 
 def _percent(value: float) -> str:
-    """Format a fraction (0 to 1) as a percentage with one decimal, or with two decimals if one decimal would
-    show 100.0%."""
+    """Format a fraction (0 to 1) as a percentage with one decimal, or two if one would show 100.0%."""
     return f"{min(value, 0.9999):.2%}" if 0.999 <= value < 1 else f"{value:.1%}"
 
 
@@ -113,8 +109,7 @@ class Lesson:
     parts: Mapping[str, str]
     """Markdown text by heading, see `PARTS`."""
     runs: tuple[LessonRun, ...]
-    """The run that the learner trains, then the variants that the run is compared with; none if the lesson only
-    measures."""
+    """The run that the learner trains, then its variants; none if the lesson only measures."""
     language: str = ENGLISH
     state: State = ""
     """State of the translation."""
@@ -165,8 +160,7 @@ class Lesson:
         ]
 
     def commands(self, home: Path) -> list[str]:
-        """Return the commands in the text that a page can run: those that end without input and open no page.
-        home: folder of the runs that the commands use."""
+        """Return the commands that a page can run: those that end alone. home: folder of the runs that they use."""
         text = "\n".join(set_home(part, home) for part in self.parts.values())
         commands = re.findall(r"`(regard \w+ [^`\n]+)`", text)
         return [command for command in commands if command.split()[1] not in ("show", "look", "learn", "check")]
@@ -179,7 +173,7 @@ def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]}{escape(shlex.quote(str(home / match[2])))}"
 
-    text = re.sub(rf"(--(?:savepath |compare-with |text=)){HOME}/([\w/]+(?:\.txt)?)", replace, text)
+    text = re.sub(rf"(--(?:savepath |compare-with |output |text=)){HOME}/([\w/]+(?:\.txt|\.svg)?)", replace, text)
     return re.sub(rf"(lesson_runs text ){HOME}()(?= )", replace, text)
 
 

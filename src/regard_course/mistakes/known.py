@@ -1,9 +1,4 @@
-"""Known mistakes: solutions to the exercises with one incorrect step.
-
-The mistakes are data, in `mistakes.toml`: the wrong steps as Python expressions, and the texts that learners read. A
-mistake is `Solution` with these steps replaced. It therefore exists in every exercise with its step. Two mistakes
-are combined in a class derived from both.
-"""
+"""Known mistakes: `Solution` with wrong steps, which are data in `mistakes.toml`, with texts for learners."""
 
 import inspect
 import math
@@ -45,8 +40,7 @@ def _below(probabilities: Array, top_p: float) -> Array:
 
 
 def _make_step(name: str, code: str, base: type[Solution]) -> Callable[..., Any]:
-    """Return a step with the parameters of the right step. The code is an expression, or several lines with a
-    `return`; `right` in it is the right step."""
+    """Return a step with the parameters of the right one, from an expression or lines; `right` is the right step."""
     signature = inspect.signature(getattr(Solution, name))
     plain = [part.replace(annotation=part.empty) for part in signature.parameters.values()]
     lines = code.strip("\n") if "\n" in code else f"return {code}"

@@ -60,13 +60,11 @@ class SearchSolution:
         return len(tokens) > 1 and tokens[-1] == end
 
     def keep_finished(self, hypothesis: Hypothesis) -> Beam:
-        """Return the candidates that a finished hypothesis adds: the hypothesis itself, which competes for its
-        place."""
+        """Return the candidates that a finished hypothesis adds: itself."""
         return [hypothesis]
 
     def select_top(self, candidates: Beam, width: int, parents: list[int]) -> Beam:
-        """Return the candidates with the largest sums. `parents` contains the hypothesis that each candidate
-        continues."""
+        """Return the candidates with the largest sums. `parents`: the hypothesis that each one continues."""
         return sorted(candidates, key=lambda candidate: -candidate[0])[:width]
 
     def prune(self, candidates: Beam, width: int, parents: list[int], alpha: float) -> Beam:
@@ -114,8 +112,7 @@ class Solution(SearchSolution):
     paper = ""
     """The line of a paper or of the stub that a mistake contradicts."""
     companion = False
-    """Whether the mistake may have an effect only together with another mistake, in exercises that it does not
-    affect alone."""
+    """Whether the mistake may have an effect only together with another mistake."""
     broken: frozenset[str] = frozenset()
     """Names of inputs for which every answer with NaN or infinity is attributed to this mistake."""
     rounded: frozenset[str] = frozenset()

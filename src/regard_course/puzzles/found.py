@@ -1,10 +1,5 @@
-"""Found models: a teacher hides a program in weights, and learners say which head does what.
-
-`hide_program` writes a folder for the learners (weights, sizes and answers, without the program) and a key for
-the teacher. In the folder, `claims.py` has a line for each head. A claim is a selector, or None for a head that
-no answer needs. `score_claims` compares the claims with the key: a claim is right if it selects the same steps
-for all inputs.
-"""
+"""Found models: a teacher hides a program in weights, and learners say which head does what. `hide_program` writes a
+folder for learners and a key. `score_claims` compares the selected steps of the claims with the key."""
 
 import json
 import re
@@ -75,9 +70,8 @@ def claim_name(place: Place) -> str:
 
 
 def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *, seed: int = 0) -> list[Path]:
-    """Write the model of a program to a folder for learners, and the key beside the folder. Return the paths.
-    `seed`: of the order of the heads, and of the heads that do nothing. Raises `InputError` for a program that
-    cannot be compiled, and for a file that exists."""
+    """Write the model of a program to a folder for learners, and the key beside the folder. Return the paths. `seed`:
+    of the heads. Raises `InputError` if the program cannot be compiled, or a file exists."""
     if len(puzzle.alphabet) ** puzzle.longest > MOST_INPUTS:
         raise InputError(
             f"{len(puzzle.alphabet)} letters and {puzzle.longest} steps give more than {MOST_INPUTS:,} inputs: "
@@ -133,8 +127,7 @@ def _shuffle_heads(model: TaskModel, seed: int) -> dict[Place, Place]:
 
 
 def load_found(folder: Path) -> AnyRun:
-    """Return a found model as a run, for `regard.show` and all explanation methods. Raises `InputError` for a
-    folder without a found model."""
+    """Return a found model as a run, for `regard.show` and explanations. Raises `InputError` if there is none."""
     content = read_json(folder / "model.json", dict[str, Any], REMEDY)
     try:
         causal, table = bool(content["causal"]), content["answers"]
@@ -198,8 +191,7 @@ class ClaimReport(Result):
 
 
 def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
-    """Compare the claims in a learner's file with a key. Raises `InputError` for an invalid file, and for claims
-    about another model than that of the key."""
+    """Compare the claims in a learner's file with a key. Raises `InputError` if they do not belong together."""
     key = read_json(key_path, dict[str, Any], REMEDY)
     try:
         puzzle = own_puzzle(key["alphabet"], key["longest"], causal=key["causal"])

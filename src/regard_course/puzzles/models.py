@@ -1,9 +1,5 @@
-"""A learner's program as a model, beside a model of the same layers that is trained on the same task.
-
-Each selector of the program is a head of the compiled model. It matches the head of the trained model whose
-attention is most similar, over all inputs. The similarity of two heads is the mean, over all steps, of the
-attention that both have in common: the sum of min(a, b) over the keys. It is 1 for equal attention.
-"""
+"""A learner's program as a model, beside a model of the same layers that is trained on the same task. Each head of the
+compiled model, a selector, matches the head with the most similar attention: the mean sum of min(a, b)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,10 +75,7 @@ def _are_right(model: TaskModel, group: Texts) -> Tensor:
 
 @torch.inference_mode()
 def _attention(model: TaskModel, tokens: Tensor) -> dict[Place, Tensor]:
-    """Return the attention (N, T - 1, T) of each head: of each step of the text, to "^" and each step.
-
-    The answer heads of an encoder have a row for each answer, and all other heads have a row for "^" too.
-    """
+    """Return the attention (N, T - 1, T) of each head, of each step to "^" and each step, without the rows of "^"."""
     with record_own(model) as records:
         model(tokens)
     rows = {name: slice(0, tokens.shape[1] - 1) if name == "cross" else slice(1, None) for name in records}

@@ -1,7 +1,4 @@
-"""The puzzles: their tasks, their inputs and the right answers.
-
-The process of a learner's code cannot import this package.
-"""
+"""The puzzles: their tasks, inputs and right answers. A learner's process cannot import this package."""
 
 import functools
 import re

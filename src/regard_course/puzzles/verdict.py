@@ -48,8 +48,7 @@ class WrongIdea(NamedTuple):
     solve: Callable[[str], Sequence[Value]]
 
     def explains(self, puzzle: Puzzle, answers: Mapping[str, Sequence[str]]) -> bool:
-        """Return whether the idea gives the same answers for all inputs, and is wrong. A step without a value and
-        a step with the blank count as the same: a wrong step often has neither."""
+        """Return whether the idea gives the same answers, and is wrong. No value and the blank count as the same."""
         inputs = puzzle.inputs
         given = {text: _plain(map(show_answer, self.solve(text))) for text in inputs}
         return all(given[text] == _plain(answers[text]) for text in inputs) and any(
@@ -65,8 +64,7 @@ IDEAS: dict[str, list[WrongIdea]] = {
     group: [WrongIdea(idea["words"], idea["instead"], each_step(idea["answer"])) for idea in ideas.values()]
     for group, ideas in TEXTS["ideas"].items()
 }
-"""Wrong ideas by name of the puzzle; "general" ideas fit every puzzle, "last" ones only
-programs without another explanation."""
+"""Wrong ideas by name of the puzzle; "general": for every puzzle; "last": without another explanation."""
 
 
 def other_puzzles(puzzle: Puzzle) -> list[WrongIdea]:
@@ -104,8 +102,7 @@ class Repair(NamedTuple):
 
 
 def find_repairs(puzzle: Puzzle, program: WrittenProgram, answers: Mapping[str, list[str]]) -> list[Repair]:
-    """Return the repairs after which the program gives the right answers for all inputs. `answers`: of the
-    program, by input."""
+    """Return the repairs after which the program is right for all inputs. `answers`: of the program, by input."""
     wrong = [text for text in puzzle.inputs if answers[text] != puzzle.expected[text]]
     # Most repairs fail on an input that is wrong already, or on a long one.
     texts = list(dict.fromkeys([wrong[0], wrong[-1], puzzle.inputs[-1], *wrong, *puzzle.inputs]))
@@ -353,8 +350,7 @@ class AnswersError(InputError):
 
 
 def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) -> WrittenProgram:
-    """Return the program in a learner's file, which runs in a separate process. Raises `InputError` with the line
-    for a file that cannot be run."""
+    """Return the program in a learner's file, run in another process. Raises `InputError` with the wrong line."""
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"{str(path)!r} is not a Python file: give the path of your program, as in previous.py")
     result = run_file(path, Assignment(exercises=()), server, seconds=SECONDS, program=(alphabet, longest))

@@ -1,8 +1,4 @@
-"""The page of a puzzle: the task and hints, and a part that follows the learner's file.
-
-The page names a text, and never sends code: the learner writes in an editor, and the page changes when the file
-is saved.
-"""
+"""The page of a puzzle, which follows the learner's file. The page names a text, and never sends code."""
 
 import asyncio
 import html

@@ -76,8 +76,7 @@ def assign_letters(names: Sequence[str], different: Collection[frozenset[str]]) 
 
 
 MIN_SPREAD = 0.01
-"""Smallest standard deviation over seeds that a comparison assumes. Few seeds can agree by chance, and a spread
-of zero would show any difference."""
+"""Smallest standard deviation over seeds that a comparison assumes: few seeds can agree by chance."""
 Values = Mapping[str, Sequence[float]]  # For each method, one value per seed
 
 
@@ -132,9 +131,8 @@ def model_columns(cells: Iterable[Cell]) -> list[Column]:
 
 
 def group_columns(columns: Sequence[Column]) -> list[Column]:
-    """Return one column for each kind of model, level and kind of truth: means over the models of the kind. A merged
-    truth ("needed, used") counts for each of its kinds. The mean of a method that ranks some of the models only is over
-    these models; such a method is not compared, and has no letters."""
+    """Return one column for each kind of model, level and kind of truth: means over the models, or over those that a
+    method ranks, without a comparison. A merged truth ("needed, used") counts for each of its kinds."""
     members: dict[tuple[str, str, str], list[Column]] = defaultdict(list)
     for column in columns:
         for truth in column.truth.split(", "):

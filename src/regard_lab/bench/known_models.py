@@ -103,8 +103,7 @@ def trap_model(name: str, seed: int) -> KnownModel:
 # node gets what it needs.
 
 MARGIN = 3.0
-"""Smallest difference of the two largest logits of a compiled model at which its answer counts. An interchange
-can leave it without an answer."""
+"""Smallest difference of a compiled model's two largest logits at which its answer counts."""
 
 
 class InterchangeNode(NamedTuple):
@@ -215,8 +214,7 @@ def measure_agreement(
     pairs: int,
     generator: torch.Generator,
 ) -> InterchangeAgreement:
-    """Return the agreement over `pairs` pairs of texts of equal length for each node. Lengths are drawn in proportion
-    to the number of their texts."""
+    """Return the agreement over `pairs` pairs of texts of equal length, drawn by their number, for each node."""
     total = sum(len(group.answers) for group in groups)
     right: dict[InterchangeNode, list[Tensor]] = {node: [] for node in find_nodes(model)}
     behaviour = []
@@ -299,8 +297,7 @@ def _digest(compiled: Compiled) -> str:
 
 
 def same_layers(compiled: Compiled, seed: int, stream: str) -> tuple[Any, Any]:
-    """Return an untrained model with the layers and heads of the compiled model, and its options. stream: name of the
-    random numbers."""
+    """Return an untrained model like the compiled model, and its options. stream: name of the random numbers."""
     old: Any = compiled.config
     changes: dict[str, Any] = {"norm": "layer", "hidden": HEAD_WIDTH * old.heads}
     if hasattr(old, "inner"):
@@ -314,8 +311,7 @@ def same_layers(compiled: Compiled, seed: int, stream: str) -> tuple[Any, Any]:
 def training_steps(
     model: Any, groups: Sequence[Texts], steps: int, generator: torch.Generator, loss: Callable[[Texts], Tensor]
 ) -> Iterator[tuple[int, float]]:
-    """Train with Adam, and yield the number and the loss of each step. loss: function of the texts of one length, among
-    which it draws."""
+    """Train with Adam, and yield the number and loss of each step. loss: of drawn texts of one length."""
     sizes = torch.tensor([float(len(group.answers)) for group in groups])
     optimizer = torch.optim.Adam(model.parameters(), LR, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=steps, pct_start=0.05)
@@ -421,8 +417,7 @@ LEARNED: dict[str, LearnedModel] = {
 
 
 def learned_model(name: str, seed: int, folder: Path) -> KnownModel:
-    """Return a learned model, trained with `seed` if `folder` does not contain it. An interrupted training continues
-    where it stopped."""
+    """Return a learned model, trained with `seed` if `folder` lacks it; an interrupted training continues."""
     spec = LEARNED[name]
     flags = {**spec.flags, "seed": seed}
     digest = hashlib.sha256(json.dumps([spec.task, flags], sort_keys=True).encode()).hexdigest()[:8]

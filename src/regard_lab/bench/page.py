@@ -1,5 +1,4 @@
-"""The bench as a page, on which each failure links to the attention of an input on which the method fails, and as
-Markdown tables."""
+"""The bench as a page, whose failures link to the attention of an input, and as Markdown tables."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

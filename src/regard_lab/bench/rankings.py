@@ -275,8 +275,7 @@ def known_inputs(known: KnownModel, probe: ProbeInput) -> np.ndarray | None:
 
 def _candidates(known: KnownModel, probe: ProbeInput, shape: tuple[int, ...]) -> np.ndarray:
     """Return the inputs (Tq, Tk) bool that are ranked for each output: those that another token can replace. Left out
-    are the end of a source, the additional first step of a compiled model, and for a causal model the inputs after the
-    output."""
+    are the end of a source, the additional first step of a compiled model, and in a causal model later inputs."""
     candidates: np.ndarray = np.ones(shape, dtype=bool)
     if probe.causal:
         candidates = np.tril(candidates)

@@ -360,9 +360,8 @@ class Card:
 def measure_cards(
     mechanisms: Sequence[str], *, seeds: int, steps: int | None, savepath: Path, on: Backend
 ) -> list[Card]:
-    """Train and measure mechanisms and softmax on all probes, and return the cards of the mechanisms. Stored results in
-    `savepath` are reused. `steps`: number of training steps for every probe, instead of its own. `on`: the backend.
-    Costs are always measured on this machine."""
+    """Train and measure mechanisms and softmax on all probes, and return cards. Results in `savepath` are reused.
+    `steps`: for every probe, instead of its own. `on`: the backend; costs are measured on this machine."""
     check_range("seeds", seeds, 1, 1000)
     if steps is not None:
         check_range("steps", steps, 1, 1_000_000)
@@ -507,8 +506,7 @@ def overview_table(cards: Sequence[Card]) -> Table:
 
 
 def without_baseline(cards: Sequence[Card]) -> Sequence[Card]:
-    """Return the cards of other mechanisms than softmax, which are compared with softmax; all cards if there is
-    no other."""
+    """Return the cards of other mechanisms than softmax; all cards if there is no other."""
     return [card for card in cards if card.mechanism != BASELINE] or cards
 
 

@@ -1,8 +1,5 @@
-"""Train a small model with a mechanism on a probe, and measure it. Deterministic: one thread, seeded streams.
-
-The data depend on the probe and the seed only. The initial values are those of the softmax model of the same
-seed wherever a parameter has the same name and shape, so that two mechanisms differ in their parts only.
-"""
+"""Train a small model with a mechanism on a probe, and measure it, with one thread and seeded streams. Data depend on
+the probe and the seed only, and equal parameters have the same initial values for all mechanisms."""
 
 import dataclasses
 import math
@@ -53,14 +50,12 @@ class HeadShares:
     """Means over rows for each layer and head: [layer][head]."""
 
     relevant: list[list[float]] | None
-    """Share of the absolute weight on the inputs on which the output depends, in rows with an output; None if
-    they are not known."""
+    """Share of the absolute weight on inputs that the output depends on; None if they are not known."""
     first: list[list[float]]  # Share of the absolute weight on the first token, in the second half of each sequence
     entropy: list[list[float]]  # Entropy of the shares in nats, in rows with an output
     total: list[list[float]]  # Sum of the absolute weights of a row, in rows with an output: 1 for softmax
     first_weight: list[list[float]] | None = None
-    """Absolute weight on the first token where `first` is measured, not divided by the sum of the row; None in
-    results that were stored by earlier versions."""
+    """Absolute weight on the first token, not divided by the row's sum; None in results of earlier versions."""
 
 
 def uniform_first(length: int) -> float:
@@ -110,8 +105,7 @@ class ProbeMeasures:
     """Measurements of a trained model on one test."""
 
     score: float
-    """Fraction of correct outputs; for real outputs the explained fraction of the variance (1 is perfect, 0 is a
-    prediction of zero)."""
+    """Fraction of correct outputs, or the explained fraction of the variance (1: perfect, 0: zeros)."""
     loss: float  # Mean loss of an output: nats, or half the squared error of real outputs
     shares: HeadShares  # Where the weight of each head goes
 
@@ -129,9 +123,8 @@ class ProbeResult:
 
 
 def train_probe(mechanism: str, probe: CardProbe, seed: int, *, steps: int | None = None) -> ProbeResult:
-    """Train a model with a mechanism on a probe, and return its measurements. `mechanism`: text of
-    `regard.attention.mechanism.Mechanism`. `steps`: replaces the probe's number of training steps. A repeated call
-    returns the same numbers, except for `seconds`."""
+    """Train a model with a mechanism (a text of `Mechanism`) on a probe, and return its measurements. `steps`: instead
+    of the probe's. A repeated call returns the same numbers, except for `seconds`."""
     with one_thread():  # sums depend on the number of threads
         task = probe.build_task()
         model = build_model(mechanism, probe, task, seed)

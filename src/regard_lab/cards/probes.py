@@ -1,8 +1,5 @@
-"""The probes of a card: a small task, a small model, and the settings of its training.
-
-All settings are fixed, so that the results of two mechanisms can be compared. The digest of a probe changes with
-every setting; measurements with another digest are not used.
-"""
+"""The probes of a card: a task, a model, and fixed settings of its training, so that results can be compared.
+Measurements with another digest of the settings are not used."""
 
 import dataclasses
 import hashlib
@@ -52,9 +49,8 @@ class LettersConfig(TaskOptions):
 
 
 class Letters(TokenTask):
-    """Base class: letters, the separator, and the letters in another order. The inputs are the letters, the separator,
-    and the answer without its last letter. All letters, also those of the answer, are known to the model when it
-    predicts the next letter (teacher forcing)."""
+    """Base class: letters, the separator, and the letters in another order without the last one, which are known when
+    the next letter is predicted (teacher forcing)."""
 
     config_class = LettersConfig
     varied = True
@@ -124,8 +120,7 @@ class ReverseLetters(Letters):
 
 
 class SortLetters(Letters):
-    """The letters in alphabetical order: "CAB|AB" has the answers A, B, C. Each answer depends on all letters, because
-    any letter can change its rank."""
+    """The letters in alphabetical order: "CAB|AB" has the answers A, B, C, each of which depends on all letters."""
 
     name = "sort"
     summary = "letters, then the letters in alphabetical order"

@@ -38,8 +38,7 @@ class CardFlags:
     steps: int | None = None
     """Number of training steps of every probe, for a quick look. Default: that of each probe, 500 to 1000."""
     all: bool = False
-    """Measure all mechanisms of a fixed list, and print one table. With 10 seeds, this takes an estimated 4 to 5
-    hours of CPU time."""
+    """Measure all mechanisms of a fixed list, and print one table: 4 to 5 hours of CPU time with 10 seeds."""
     json: Path | None = None
     """Write all numbers to this JSON file."""
     html: Path | None = None

@@ -1,9 +1,8 @@
 """Calibrate the doubt of a run on planted faults, and measure how well it finds them. The calibration is stored
 in trust.json in the folder of the run.
 
-Good translations are the run's own translations and the references of the text. Faults are planted in both, and
-in the sources. Each of the two has a classifier, which is tested on a fifth of the sentences at a time, after
-fitting it to the others.
+Good translations are the run's own translations and the references of the text. Faults are planted in both, and in the
+sources. Each has a classifier, which is tested on each fifth of the sentences, after fitting it to the others.
 """
 
 import math
@@ -51,11 +50,9 @@ LARGEST = 5.0  # Largest input: distances from the median in units of the usual 
 ONE_SIDED = ("improbable", "least", "weakest", "uneven", "no_gain", "repeated", "copied", "reverse")
 """Features whose values below the median are no sign of a fault."""
 FURTHER = 0.5
-"""Further weight of the log-probability. With less, some faults that were not planted (misspelled sources) have a
-smaller AUROC than the log-probability alone; with more, planted faults of the source are found worse."""
+"""Further weight of the log-probability, a compromise between misspelled sources and planted faults."""
 VISIBILITY = 4
-"""The visibility of a kind is this power of 2 AUROC - 1. Without it, kinds that are hardly visible hide others:
-any good translation may have them."""
+"""The visibility of a kind is this power of 2 AUROC - 1: kinds that are hardly visible would hide others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,9 +344,8 @@ def calibrate_doubt(
 
 
 def _check_pairs(run: SequenceRun, pairs: Pairs) -> None:
-    """Raise `InputError` for a model without attention to its source, for too few pairs, and for pairs that do
-    not show how the model translates other text: copies of the source, and the text of training, which the model
-    translates better."""
+    """Raise `InputError` for a model without attention to its source, for too few pairs, and for pairs that do not show
+    how the model translates: copies of the source, and the text of training."""
     if not run.model.cross_layers:
         raise InputError("the model has no attention to its source, which the doubt needs: train with attention")
     if (different := len(set(pairs))) < SMALLEST:

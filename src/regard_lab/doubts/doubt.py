@@ -44,8 +44,7 @@ class Doubt(Result):
     source: str
     translation: str
     doubt: float
-    """Probability (0 to 1) of a fault, if planted faults of equally frequent kinds were as frequent as good
-    translations."""
+    """Probability (0 to 1) of a fault, if faults of equally frequent kinds were as frequent as good translations."""
     log_odds: float
     """The doubt as log-odds, which still order doubts near 1."""
     warned: bool

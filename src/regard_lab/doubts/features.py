@@ -186,9 +186,8 @@ class FeatureReader:
 def _layer_features(
     weights: np.ndarray, contribution: np.ndarray, written: np.ndarray, valid: np.ndarray, is_word: np.ndarray
 ) -> np.ndarray:
-    """Return the features (B, 6) of a layer from its weights (B, Tt, Ts) and contributions (B, Tt). `written` (B, Tt):
-    steps of the translation. `valid` (B, Ts): tokens of the source, and its end. The values of other steps and tokens
-    are 0."""
+    """Return the features (B, 6) of a layer from weights (B, Tt, Ts) and contributions (B, Tt), which are 0 outside
+    `written` (B, Tt), steps of the translation, and `valid` (B, Ts), tokens of the source and its end."""
     steps, length = written.sum(1), valid.sum(1)
     read = weights.sum(1)
     mass = read / steps[:, None]

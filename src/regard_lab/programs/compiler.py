@@ -46,8 +46,7 @@ Truth = Mapping[str, tuple[bool | None, ...]]
 
 
 class Source(NamedTuple):
-    """Nodes that write what a planted head compares. Embeddings and positions are the node `inputs`; constants
-    have no node."""
+    """Nodes that write what a planted head compares: `inputs` for embeddings and positions, none for constants."""
 
     query: frozenset[str]
     key: frozenset[str]
@@ -246,8 +245,7 @@ def write_weights(planner: Planner, task: ProgramTask, model: Any, spares: Spare
 
 
 def _random_rows(width: int, generator: torch.Generator) -> Tensor:
-    """Return rows (SCRATCH, width) that read about 1 of a state, and nothing of what unneeded heads write, so
-    that their outputs do not grow with the number of layers."""
+    """Return rows (SCRATCH, width) that read about 1 of a state, and nothing of what unneeded heads write."""
     rows = torch.randn(SCRATCH, width, generator=generator) / SCRATCH
     rows[:, -SCRATCH:] = 0.0
     return rows

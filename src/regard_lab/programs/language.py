@@ -184,10 +184,7 @@ def select_all(key_side: Side = "input", query_side: Side = "input") -> Selector
 
 
 def aggregate(selector: Selector, values: Expression) -> Expression:
-    """Return the value at the selected step, or None if no step is selected.
-
-    If several steps are selected, their values must be equal; otherwise `evaluate` raises `InputError`.
-    """
+    """Return the value at the selected step, or None. `evaluate` raises `InputError` for different values."""
     _check_kind(selector, Selector)
     _check_kind(values, Expression)
     if values.side != selector.key_side:

@@ -43,9 +43,8 @@ def number_of(symbol: str) -> Expression:
 
 
 def follower(symbol: Expression) -> Expression:
-    """Return what followed the last earlier occurrence of a symbol, for a decoder-only model. A head cannot prefer the
-    last of several equal keys. The occurrences of each symbol are therefore counted, and the head selects the step
-    after the occurrence before the present one."""
+    """Return what followed the last earlier occurrence of a symbol, for a decoder-only model. Occurrences are counted,
+    because a head cannot prefer the last of several equal keys."""
     count = width(select(symbol, symbol))
     before, count_before = (aggregate(select(indices, earlier(1)), part) for part in (symbol, count))
     return aggregate(select(before, symbol) & select(count_before, count.map(lambda n: n - 1)), tokens)

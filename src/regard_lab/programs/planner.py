@@ -76,8 +76,7 @@ def ordered_values(values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 def apply(function: Callable[[Value], Value], reading: Reading) -> Reading:
-    """Return how to read a function of an expression. Each row of the new matrix is the sum of the rows of all values
-    with the same result, so no unit is needed."""
+    """Return how to read a function of an expression: a row sums the rows of all values with the same result."""
     results = [function(value) for value in reading.values]
     values = ordered_values(result for result in results if result is not None)
     matrix = torch.zeros(len(values), WIDTH)
@@ -233,9 +232,8 @@ class Planner:
         return Reading(values.values, unit_rows(columns), time, head.node, expression.varies, nullable=True)
 
     def _plan_average(self, expression: Average) -> Reading:
-        """Plan a head that computes an average, and units that convert the number to a one-hot vector. A width is read
-        from the weight of the additional step, whose score is that of a selected step: with n selected steps, this
-        weight is 1 / (1 + n)."""
+        """Plan a head that computes an average, and units that make a one-hot vector of it. A width is read from the
+        weight of the additional step: 1 / (1 + n) with n selected steps."""
         longest, points = self.program.steps_of(expression.selector.key_side), dict[Fraction, Value]()
         if expression.numbers is None:
             numbers, value = Reading((), unit_rows(range(0)), -1), unit_rows(range(MARK, MARK + 1))
@@ -301,8 +299,7 @@ class Planner:
     def write_units(
         self, side: Side, ready: int, values: tuple[Value, ...], units: list[Unit], readings: list[Reading]
     ) -> Reading:
-        """Plan units in the first feed-forward layer after sublayer `ready`, and return how to read their output.
-        `readings`: what the units read."""
+        """Plan units in the first feed-forward layer after sublayer `ready`; return how to read their output."""
         period = 2 if side == "input" else 3
         number = max(ready, 0) // period
         number += number * period + period - 1 <= ready

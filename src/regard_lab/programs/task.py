@@ -1,8 +1,5 @@
-"""Tasks whose answers are those of a program, for runs of compiled models.
-
-Inputs of encoders and decoder-only models begin with "^", the additional step of `planner`; a text may be given
-with or without it. The relevance of these tasks is counterfactual: an output depends on an input if another
-symbol there changes this output. For an encoder-decoder, the written answer stays the same (teacher forcing)."""
+"""Tasks whose answers are those of a program, for runs of compiled models. Except for encoder-decoders, inputs begin
+with "^", the additional step of `planner`. An output depends on an input if another symbol there changes it."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -73,8 +70,7 @@ class _MarkedInputs(_OfProgram):
 
 
 class EncoderProgramTask(_MarkedInputs, Task):
-    """The task of a program for encoders. The classes of an output step are the possible values in order, after
-    None if there can be no answer."""
+    """The task of a program for encoders. Classes of an output step: None if possible, then its values."""
 
     def __init__(self, program: Program, result: Reading) -> None:
         super().__init__(program)
@@ -148,8 +144,7 @@ class TokenProgramTask(_MarkedInputs, TokenTask):
 
 
 class PairProgramTask(_OfProgram, PairTask):
-    """The task of a program for encoder-decoders. The alignment of a written symbol is its counterfactual
-    dependence."""
+    """The task of a program for encoder-decoders, with counterfactual dependence as alignment."""
 
     def __init__(self, program: Program, result: Reading) -> None:
         super().__init__(program)

@@ -129,10 +129,7 @@ class BackupPlanner(Planner):
 
 
 def add_head(planner: Planner, expression: Attended, value: Tensor, columns: Sequence[int], ready: int = -1) -> str:
-    """Add a head that does not contribute to the answer, and return its node.
-
-    `value`: (dimensions, WIDTH), what it reads; `ready`: the sublayer after which it stands.
-    """
+    """Add a head that does not contribute, and return its node. `value`: (dimensions, WIDTH), its input."""
     edges = set(planner.edges)
     head, _ = planner.plan_head(expression, Reading((), value, ready), value, columns, -0.5)
     planner.edges, planner.truths[head.node] = edges, UNNEEDED

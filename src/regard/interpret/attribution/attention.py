@@ -103,8 +103,7 @@ def weighted_values(trial: Trial[Any]) -> np.ndarray:
 
 
 def value_norms(trial: Trial[Any], name: str) -> np.ndarray:
-    """Return the norms (H, Tk) of a layer's values after the output projection; raises `InputError` if its values
-    are not known."""
+    """Return the norms (H, Tk) of a layer's projected values; raises `InputError` if they are not known."""
     outputs = trial.components.heads[name].outputs(known_values(trial, name).transpose(0, 1))
     norms: np.ndarray = outputs.float().norm(dim=-1).T.detach().cpu().numpy()
     return norms
@@ -158,8 +157,7 @@ def output_norms(trial: Trial[Any]) -> dict[str, np.ndarray]:
 
 
 def stacked_layers(trial: Trial[Any]) -> tuple[list[str], str | None]:
-    """Return the layers of self-attention in which states mix inputs, in order, and the last layer of
-    cross-attention, if there is one."""
+    """Return the layers of self-attention that mix inputs, in order, and the last layer of cross-attention."""
     last = last_layer(trial)
     layers = {layer.name: layer.kind for layer in trial.subject.layers if layer.name in trial.records}
     if layers.get(last) != CROSS:

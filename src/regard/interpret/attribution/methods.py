@@ -114,8 +114,7 @@ class Method(NamedTuple):
 
 
 def oracle(trial: Trial[Any]) -> Any:
-    """Return the known answer: `truth`, or for inputs the relevant inputs of the task. Raises `InputError` if the
-    answer is not known."""
+    """Return the known answer: `truth`, or the task's relevant inputs. Raises `InputError` without one."""
     if trial.truth is not None:
         return trial.truth
     if trial.level == "inputs" and trial.probe.relevant is not None:
@@ -387,8 +386,7 @@ TOLERANCE = 1e-3  # Largest accepted difference between the log-probabilities of
 
 
 def library_method(method: str) -> MethodFunction | None:
-    """Return the function of `captum:NAME` or `inseq:NAME`, or None for another form. Raises `InputError` for an
-    unknown name, or without the library."""
+    """Return the function of `captum:NAME` or `inseq:NAME`, or None. Raises `InputError` if it is missing."""
     library, _, name = method.partition(":")
     if library not in ("captum", "inseq"):
         return None

@@ -95,8 +95,7 @@ class Background(Generic[Input]):
 
 
 def position_means(sequences: Sequence[Tensor], length: int) -> Tensor:
-    """Return the mean (length, ...) of sequences (T, ...) at each position; the mean over all positions where no
-    sequence has the position."""
+    """Return the mean (length, ...) of sequences (T, ...) at each position; of all positions where there is none."""
     means = torch.cat(list(sequences)).mean(0).expand(length, *sequences[0].shape[1:]).clone()
     for position in range(min(length, max(map(len, sequences)))):
         means[position] = torch.stack([rows[position] for rows in sequences if len(rows) > position]).mean(0)
@@ -261,8 +260,7 @@ class Trial(Generic[Input]):
 
     @cached_property
     def attention_values(self) -> Mapping[str, Tensor]:
-        """By layer: the values (H, Tk, Dv) whose weighted sums are the contexts; layers with unknown values are
-        left out."""
+        """By layer: the values (H, Tk, Dv) whose weighted sums are the contexts, where they are known."""
         return read_values(self.subject.model, lambda: self.probe.run(1))
 
     def own_keys(self, keys: int) -> slice:
