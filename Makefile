@@ -7,6 +7,7 @@
 #   make campaign   inject faults: command lines, files, requests, kills, two commands at once (an hour or two), with
 #                   SEED (default: 1); the results go to docs/dev/campaign.md
 #   make build-view bundle the view's JavaScript into src/regard/viz/built, which is part of the package
+#   make build-help write the pages of --help, src/regard/cli/help.json, from the flags of the commands
 #   make lint       format, rules, types, and the layers of packages
 #   make format     repair format, and rules with automatic fixes
 #   make results    train the models of docs/explanation/results.md over 10 seeds and write its tables (50 minutes)
@@ -37,7 +38,7 @@ ON_ALL_CORES := --numprocesses auto --dist loadfile
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 
-.PHONY: demo test test-all campaign build-view test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
+.PHONY: demo test test-all campaign build-help build-view test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
 	benchmark-explorer models docs docs-pictures audit pins release try-wheel clean
 
@@ -106,6 +107,9 @@ else
 build-view test-view lint-view lint-program:
 	@echo "npm is not installed: skipped checks and tests of the view's JavaScript. Install Node 18 or newer."
 endif
+
+build-help: .venv/ready
+	$(BIN)/python -c 'from regard.cli.help import PAGES, make_pages; PAGES.write_text(make_pages())'
 
 results: .venv/ready
 	$(BIN)/python benchmarks/primer_results.py

@@ -227,7 +227,7 @@ def test_scores(german: regard.TranslationRun, piped: Command) -> None:
 
 def test_help_names_the_presets_values(command: Command) -> None:
     status, out, _ = command("train", "translation", "--preset", "base", "--help-all")
-    assert status == 0 and "(default: 512)" in out and "--label_smoothing" in out
+    assert status == 0 and "default: 512)" in out and "--label_smoothing" in out
 
 
 def test_picture_shows_the_written_translation(german: regard.TranslationRun, command: Command, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import sys
 import warnings
 from typing import Any
 
-from regard.cli.terminal import escape_output, open_streams, print_message
+from regard.cli.help import is_help_all, stored_page, wants_help
+from regard.cli.terminal import escape_output, open_streams, print_message, raw_output
 from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
@@ -122,6 +123,9 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     if argv[0] not in COMMANDS:
         return _fail(str(unknown_choice("command", argv[0], COMMANDS)), 2)
+    if wants_help(argv) and (page := stored_page(argv[0], argv[1:])) is not None:
+        raw_output().write(page.text(is_help_all(argv)))
+        return 0
     return _guarded(argv[0], argv[1:])
 
 
@@ -133,7 +137,7 @@ def _guarded(command: str, argv: list[str]) -> int:
         with warnings.catch_warnings():
             # One line, without the location in the code
             warnings.showwarning = lambda message, *_, **__: print_message(f"warning: {message}")
-            _load(command)(argv)
+            find_command(command)(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
@@ -154,7 +158,7 @@ def _guarded(command: str, argv: list[str]) -> int:
     return 0
 
 
-def _load(command: str) -> Any:
+def find_command(command: str) -> Any:
     """Import the module of a command, with its dependencies, and return the command's function."""
     # Garbage collection is off during the import: modules are never garbage, and scanning PyTorch's objects
     # takes longer than importing Regard.

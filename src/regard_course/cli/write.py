@@ -57,7 +57,7 @@ def run_write(argv: list[str]) -> None:
     """List the puzzles, write a stub, check a program, or open a page."""
     if wants_help(argv) or not argv:
         if argv:
-            parse(WriteFlags(), ["--help"], prog=USAGE, description=DESCRIPTION)
+            parse(WriteFlags(), argv, prog=USAGE, description=DESCRIPTION)
         width = max(map(len, PUZZLES))
         for puzzle in PUZZLES.values():
             sys.stdout.write(f"{puzzle.number:2}  {puzzle.name:{width}}  {puzzle.title}\n")
