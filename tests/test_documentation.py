@@ -3,6 +3,8 @@
 import gzip
 import importlib
 import importlib.util
+import inspect
+import json
 import re
 import shlex
 import shutil
@@ -16,6 +18,7 @@ import pytest
 
 import regard
 from docs import outputs
+from regard.cli import COMMANDS, help
 from tests.conftest import Command
 from tests.german import LINKS, sentences, write
 
@@ -227,6 +230,24 @@ def test_python_of_the_readme_works(here: Path) -> None:
     assert isinstance(names["run"], regard.PairRun) and (here / "alignment.png").exists()
 
 
+def test_commands_and_their_python_calls_have_the_same_names_and_defaults() -> None:
+    rows = re.findall(r"^\| `regard (\w+).*\| (?:`([\w.]+)\(.*\)`|–) \|$", text_of("docs/reference/commands.md"), re.M)
+    assert sorted(command for command, _ in rows) == sorted(COMMANDS)
+    assert {command for command, call in rows if not call} == {"clean", "card", "learn", "write"}
+    stored = json.loads(help.PAGES.read_text(encoding="utf-8"))
+    runs = (regard.AnswerRun, regard.LanguageRun, regard.TranslationRun)
+    for command, (owner, _, name) in [(command, call.partition(".")) for command, call in rows if call]:
+        function = next(getattr(home, name) for home in ((regard,) if owner == "regard" else runs) if hasattr(home, name))
+        flags = {flag: text for _, flag, _, text in (stored["flags"][index] for index in stored["pages"][command][2])}
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name not in flags or (command, parameter.name) in OTHER_DEFAULTS:
+                continue
+            _, shown, default = flags[parameter.name].replace(",", "").rpartition("efault: ")
+            empty = str(parameter.default) in ("None", "False", "()")
+            assert empty or re.search(rf"\b{parameter.default}\b", default), (command, parameter.name)
+            assert not empty or not shown or flags[parameter.name][-1] == ".", (command, parameter.name)
+
+
 def test_python_of_look_inside_works(here: Path) -> None:
     run = regard.train("signal2", steps=2, progress=False)
     run_python("docs/how-to/look-inside.md", 2, regard=regard, run=run)
@@ -243,6 +264,7 @@ def test_python_of_extend_works() -> None:
     assert names["Ramp"](16, 8)(states).shape == names["Gated"](16, 4, 32)(states).shape == states.shape
 
 
+OTHER_DEFAULTS = {("translate", "engine"), ("compare", "on"), ("compare", "vary")}
 QUICK = {"docs/explanation/errata.md": 4, "docs/how-to/check-your-code.md": 2}  # Outputs that are shown
 QUICK |= {"docs/reference/attention.md": 0, "docs/reference/recording.md": 0}
 

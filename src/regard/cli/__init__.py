@@ -10,11 +10,13 @@ import io
 import os
 import sys
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 from regard.cli.help import is_help_all, stored_page, wants_help
 from regard.cli.terminal import escape_output, open_streams, print_message, raw_output
 from regard.errors import RegardError, unknown_choice
+from regard.progress import status_lines
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """Error numbers of a failed write to standard output. `regard.io` reports failed writes to files."""
@@ -79,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     The status is 0 for success, 1 for a failure of the machine or of Regard, 2 for bad input, and 130 after an
     interrupt. With REGARD_DEBUG=1 in the environment, internal errors are raised with their traceback.
     """
+    is_program = argv is None and len(sys.argv) > 1
     if argv is None:
         argv = sys.argv[1:]
         os.environ["PYTHONSAFEPATH"] = "1"  # keeps the current directory off the import path of child processes
@@ -87,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # characters outside the terminal's encoding
     try:
         try:
-            with escape_output():
+            with escape_output(), status_lines(argv[0]) if is_program else nullcontext():
                 status = _dispatch(argv)
         finally:  # also after the SystemExit of --help
             sys.stdout.flush()

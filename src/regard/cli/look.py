@@ -93,7 +93,7 @@ def run_look(argv: list[str]) -> None:
         for model in names
     )
     if not writes:
-        show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
+        show(subject, port=flags.port, host=flags.host, browser=flags.browser, compare_with=others)
         raise KeyboardInterrupt  # the server returns only after Ctrl-C
     check_comparable(subject, others)
     attention = _select(subject.attend(inputs[0]), flags)
@@ -202,7 +202,7 @@ def run_show(argv: list[str]) -> None:
     for loaded in (shown, *others):
         loaded.about()  # refuses an edited examination before the server starts
     _check_same_inputs(shown, others)
-    show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
+    show(shown, port=flags.port, host=flags.host, browser=flags.browser, compare_with=others)
     raise KeyboardInterrupt  # the server returns only after Ctrl-C
 
 
