@@ -27,6 +27,8 @@
 #                   constraints.txt, or delete the line for the newest)
 #   make release    sdist, wheel and bill of materials of the last commit, in dist/ (a few minutes)
 #   make try-wheel  test the wheel of dist/ in a clean environment of each of PYTHONS
+#   make try-lowest test the wheel with the lowest versions that pyproject.toml allows
+#   make try-container   build the container of the explorer, or run its steps without a builder
 #   make results-translation   train translators with one change at a time, and over several seeds, on DATA,
 #                   and write their tables (many hours)
 
@@ -40,7 +42,7 @@ NPM := $(shell command -v npm)
 
 .PHONY: demo test test-all campaign build-help build-view test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
-	benchmark-explorer models docs docs-pictures audit pins release try-wheel clean
+	benchmark-explorer models docs docs-pictures audit pins release try-wheel try-lowest try-container clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -191,6 +193,24 @@ try-wheel:
 			"$$(realpath dist/*.whl)[export,hub,notebook,serve,track]" && \
 		build/try/bin/python -I tests/wheel.py extras || exit 1; \
 	done
+
+# The lowest versions that pyproject.toml allows: warnings of other packages are no errors. Two tests need a newer
+# PyTorch: a stack that PyTorch exports for any size, and all activations of T5, some of which are named as left out.
+try-lowest: .venv/release
+	rm -rf build/lowest build/lowest.txt && $(PYTHON) -m venv build/lowest
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --no-annotate --output-file build/lowest.txt pyproject.toml \
+		--extra test --extra serve --extra notebook --extra export --extra track --extra hub --extra cluster
+	$(BIN)/uv pip install --quiet --python build/lowest/bin/python --requirement build/lowest.txt
+	build/lowest/bin/python -m pip install --quiet --no-deps dist/*.whl
+	build/lowest/bin/python -I tests/wheel.py lowest
+	build/lowest/bin/python -m pytest -W ignore -p no:cacheprovider -q -m 'not slow' tests/test_upgrade.py tests/attention \
+		tests/activations --deselect tests/attention/test_elsewhere.py::test_a_stack_with_padding_is_exported_for_any_size \
+		--deselect 'tests/activations/test_external.py::test_transformers_models[t5]'
+
+# Builds the container of the explorer, or runs the steps of Containerfile one by one where no builder is installed.
+try-container: .venv/release
+	if command -v podman || command -v docker; then $$(command -v podman || command -v docker) build --file Containerfile \
+		--tag regard . ; else $(BIN)/python tests/container.py; fi
 
 clean:
 	rm -rf .venv node_modules build dist demo docs/reference/api .pytest_cache .ruff_cache

@@ -265,7 +265,7 @@ def test_python_of_extend_works() -> None:
 
 
 OTHER_DEFAULTS = {("translate", "engine"), ("compare", "on"), ("compare", "vary")}
-QUICK = {"docs/explanation/errata.md": 4, "docs/how-to/check-your-code.md": 2}  # Outputs that are shown
+QUICK = {"docs/dev/errata.md": 4, "docs/how-to/check-your-code.md": 2}  # Outputs that are shown
 QUICK |= {"docs/reference/attention.md": 0, "docs/reference/recording.md": 0}
 
 
@@ -320,16 +320,36 @@ def test_omitted_lines_of_an_output() -> None:
 
 
 def test_user_pages_are_short() -> None:
-    """User pages have at most 23,500 words, without the lines of tables, and the README fewer than 150 lines."""
-    pages = [
-        page
-        for page in LINKED
-        if "dev" not in page.relative_to(ROOT).parts and page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")
-    ]
+    """User pages without the reference have at most 20,000 words, without the lines of tables, and begin with what
+    the reader has or knows at the end. The README has at most 110 lines."""
+    others = {"dev", "reference", "CHANGELOG.md", "CONTRIBUTING.md"}
+    pages = [page for page in LINKED if not others & {*page.relative_to(ROOT).parts}]
+    for page in set(pages) - {ROOT / "README.md", ROOT / "SECURITY.md"}:
+        title, first = page.read_text(encoding="utf-8").split("\n\n")[:2]
+        assert title.startswith("# ") and re.search(r"\byou (have|know|want)\b", " ".join(first.split())), page
     lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     words = [word for line in lines if not line.startswith("|") for word in line.split()]
-    assert sum(any(map(str.isalnum, word)) for word in words) <= 23_500
-    assert len(text_of("README.md").splitlines()) < 150
+    assert sum(any(map(str.isalnum, word)) for word in words) <= 20_000
+    assert len(text_of("README.md").splitlines()) <= 110
+
+
+def test_the_release_has_one_version() -> None:
+    import yaml
+
+    citation = yaml.safe_load(text_of("CITATION.cff"))
+    assert citation["version"] == regard.__version__
+    assert f"## {citation['version']} ({citation['date-released']})" in text_of("CHANGELOG.md")
+    assert f"| {regard.__version__.partition('.')[0]}.x | yes |" in text_of("SECURITY.md")
+
+
+def test_the_changelog_counts_what_there_is() -> None:
+    from regard_course.exercises.course import EXERCISES
+    from regard_course.lessons.lesson import lessons
+    from regard_course.mistakes.known import MISTAKES
+
+    text = " ".join(text_of("CHANGELOG.md").split())
+    assert f"{len(lessons())} lessons" in text and f"{len(EXERCISES)} exercises" in text
+    assert f"recognizes {len(MISTAKES)} common mistakes" in text
 
 
 def test_flags_in_the_table_of_translation_toolkits_exist(command: Command) -> None:
