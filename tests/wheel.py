@@ -34,7 +34,7 @@ def import_all(packages_only: bool) -> int:
     found = [each for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg or not packages_only]
     for each in found:
         importlib.import_module(each.name)
-    for name in vars(regard)["__all__"]:
+    for name in vars(regard)["NAMES"]:
         getattr(regard, name)
     return len(found)
 
