@@ -111,7 +111,7 @@ build-view test-view lint-view lint-program:
 endif
 
 build-help: .venv/ready
-	$(BIN)/python -c 'from regard.cli.help import PAGES, make_pages; PAGES.write_text(make_pages())'
+	$(BIN)/python docs/help_pages.py
 
 results: .venv/ready
 	$(BIN)/python benchmarks/primer_results.py
@@ -209,8 +209,9 @@ try-lowest: .venv/release
 
 # Builds the container of the explorer, or runs the steps of Containerfile one by one where no builder is installed.
 try-container: .venv/release
-	if command -v podman || command -v docker; then $$(command -v podman || command -v docker) build --file Containerfile \
-		--tag regard . ; else $(BIN)/python tests/container.py; fi
+	if podman info > /dev/null 2>&1; then podman build --tag regard . ; \
+	elif docker info > /dev/null 2>&1; then docker build --file Containerfile --tag regard . ; \
+	else bash tests/container.sh; fi
 
 clean:
 	rm -rf .venv node_modules build dist demo docs/reference/api .pytest_cache .ruff_cache

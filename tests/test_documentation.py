@@ -231,13 +231,16 @@ def test_python_of_the_readme_works(here: Path) -> None:
 
 
 def test_commands_and_their_python_calls_have_the_same_names_and_defaults() -> None:
-    rows = re.findall(r"^\| `regard (\w+).*\| (?:`([\w.]+)\(.*\)`|–) \|$", text_of("docs/reference/commands.md"), re.M)
+    page = text_of("docs/reference/commands.md")
+    rows = re.findall(r"^\| `regard (\w+).*\| (?:`([\w.]+)\(.*\)`|none) \|$", page, re.MULTILINE)
     assert sorted(command for command, _ in rows) == sorted(COMMANDS)
     assert {command for command, call in rows if not call} == {"clean", "card", "learn", "write"}
     stored = json.loads(help.PAGES.read_text(encoding="utf-8"))
     runs = (regard.AnswerRun, regard.LanguageRun, regard.TranslationRun)
     for command, (owner, _, name) in [(command, call.partition(".")) for command, call in rows if call]:
-        function = next(getattr(home, name) for home in ((regard,) if owner == "regard" else runs) if hasattr(home, name))
+        function = next(
+            getattr(home, name) for home in ((regard,) if owner == "regard" else runs) if hasattr(home, name)
+        )
         flags = {flag: text for _, flag, _, text in (stored["flags"][index] for index in stored["pages"][command][2])}
         for parameter in inspect.signature(function).parameters.values():
             if parameter.name not in flags or (command, parameter.name) in OTHER_DEFAULTS:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from docs import help_pages
 from regard.cli import COMMANDS, data, help
 from regard.tasks.all_tasks import list_tasks
 from regard.training.run_folder import pack_tensors, read_tensors
@@ -278,7 +279,7 @@ def test_help_shows_about_ten_flags_in_80_columns(
 
 
 def test_stored_help_is_that_of_the_commands_and_needs_no_pytorch(tmp_path: Path) -> None:
-    assert help.PAGES.read_text(encoding="utf-8") == help.make_pages(), "run make build-help"
+    assert help.PAGES.read_text(encoding="utf-8") == help_pages.make_pages(), "run make build-help"
     names = [name for names in help.FIRST.values() for name in names.split()]
     assert {*names} <= {flag[1] for flag in json.loads(help.PAGES.read_text())["flags"]}
     code = "import sys; from regard.cli import main; main(sys.argv[1:]); assert not {'torch', 'numpy'} & {*sys.modules}"

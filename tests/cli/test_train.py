@@ -172,22 +172,6 @@ def test_resume_compares_flags_with_the_run(command: Command, tmp_path: Path) ->
     assert status == 2 and f"name the folder of the run as in --savepath {tmp_path}" in err
 
 
-@pytest.mark.parametrize(
-    ("task", "model", "shown", "hidden"),
-    [
-        ("counting", "pooling", "--pooling", "--pos_enc"),
-        ("dates", "recurrent", "--teacher_forcing", "--pooling"),
-        ("recall", "query", "--pos_enc", "--pooling"),
-    ],
-)
-def test_help_shows_the_flags_of_the_named_model(
-    command: Command, task: str, model: str, shown: str, hidden: str
-) -> None:
-    for argv in (("--model", model), (f"--model={model}",)):
-        status, out, _ = command("train", task, *argv, "--help-all")
-        assert status == 0 and shown in out and hidden not in out
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_help_shows_the_first_flags_with_their_ranges(command: Command, task: str) -> None:
     _, out, _ = command("train", task, "--help")
@@ -212,14 +196,6 @@ def test_every_fitting_model_trains_every_task(command: Command, tmp_path: Path,
     assert status == 0, err
     status, out, _ = command("test", tmp_path / task, "--samples", "5")
     assert status == 0 and "Exact match" in out
-
-
-def test_help_names_all_presets(command: Command) -> None:
-    from regard.training.config import PRESETS
-
-    _, out, _ = command("train", "translation", "--help")
-    text = " ".join(out.split())
-    assert f"Size of the Transformer: {', '.join(PRESETS)}." in text
 
 
 def test_mechanism_replaces_options_that_are_not_given() -> None:

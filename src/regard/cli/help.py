@@ -1,7 +1,8 @@
 """Help of commands: the first flags of each, and pages that are shown without importing PyTorch.
 
 help.json has the page of every command and of every task and model of `regard train`, made from the dataclasses of
-flags by `make build-help`. A page of other words, such as a model of your own, is made when it is asked for.
+flags by `make build-help` (docs/help_pages.py). A page of other words, such as a
+model of your own, is made when it is asked for.
 """
 
 import json
@@ -9,7 +10,6 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,40 +99,3 @@ def stored_page(command: str, argv: list[str]) -> Page | None:
         return None
     usage, description, flags = pages["pages"][key]
     return Page(usage, description, [Flag(*pages["flags"][number]) for number in flags])
-
-
-def command_lines() -> Iterator[list[str]]:
-    """Yield the command lines whose pages are stored: all commands, and the tasks and models of training."""
-    from regard.cli import COMMANDS
-    from regard.tasks.all_tasks import TASKS, find_task
-    from regard.training.config import PRESETS, models_for
-
-    yield from ([name] for name in COMMANDS)
-    yield ["test", "translation"]
-    for task in TASKS:
-        yield ["train", task]
-        yield from (["train", task, "--model", model] for model in models_for(find_task(task)))
-    yield from (["train", "translation", "--preset", preset] for preset in PRESETS)
-
-
-def make_pages() -> str:
-    """Return the content of help.json."""
-    from contextlib import redirect_stdout
-    from io import StringIO
-
-    from regard.cli import find_command
-
-    numbers: dict[Flag, int] = {}
-    pages = {}
-    for command, *words in command_lines():
-        try:
-            with redirect_stdout(StringIO()):
-                find_command(command)([*words, "--help"])
-        except ShownHelpError as shown:
-            usage, description, flags = shown.page
-            indices = [numbers.setdefault(flag, len(numbers)) for flag in flags]
-            pages[" ".join([command, *words])] = (usage, description, indices)
-    rows = ",\n".join(json.dumps(flag) for flag in numbers)
-    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(page)}" for key, page in pages.items())
-    return f'{{"flags": [\n{rows}\n],\n"pages": {{\n{lines}\n}}}}\n'
-

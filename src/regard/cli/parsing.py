@@ -9,6 +9,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -25,6 +26,19 @@ Flags = TypeVar("Flags")
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 UNLIMITED = 10**8  # Upper bound from which help states only the lower bound
 NO_VALUE = re.compile(r"\{None\}\||(?<=\{)None,| \(default: None\)")  # what the parser says of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFlags:
+    """Flags of all commands that serve a page."""
+
+    port: int | None = None
+    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
+    host: str = "127.0.0.1"
+    """Address to listen on. By default only this machine can open the page. With another address, such as
+    0.0.0.0, other machines need the printed URL, which contains a token: REGARD_TOKEN, or a random one."""
+    browser: bool = True
+    """Open the page in a browser."""
 
 
 def read_command(
