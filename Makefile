@@ -7,6 +7,7 @@
 #   make campaign   inject faults: command lines, files, requests, kills, two commands at once (an hour or two), with
 #                   SEED (default: 1); the results go to docs/dev/campaign.md
 #   make build-view bundle the view's JavaScript into src/regard/viz/built, which is part of the package
+#   make build-help write the pages of --help, src/regard/cli/help.json, from the flags of the commands
 #   make lint       format, rules, types, and the layers of packages
 #   make format     repair format, and rules with automatic fixes
 #   make results    train the models of docs/explanation/results.md over 10 seeds and write its tables (50 minutes)
@@ -26,6 +27,8 @@
 #                   constraints.txt, or delete the line for the newest)
 #   make release    sdist, wheel and bill of materials of the last commit, in dist/ (a few minutes)
 #   make try-wheel  test the wheel of dist/ in a clean environment of each of PYTHONS
+#   make try-lowest test the wheel with the lowest versions that pyproject.toml allows
+#   make try-container   build the container of the explorer, or run its steps without a builder
 #   make results-translation   train translators with one change at a time, and over several seeds, on DATA,
 #                   and write their tables (many hours)
 
@@ -37,9 +40,9 @@ ON_ALL_CORES := --numprocesses auto --dist loadfile
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 
-.PHONY: demo test test-all campaign build-view test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
+.PHONY: demo test test-all campaign build-help build-view test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
-	benchmark-explorer models docs docs-pictures audit pins release try-wheel clean
+	benchmark-explorer models docs docs-pictures audit pins release try-wheel try-lowest try-container clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -106,6 +109,9 @@ else
 build-view test-view lint-view lint-program:
 	@echo "npm is not installed: skipped checks and tests of the view's JavaScript. Install Node 18 or newer."
 endif
+
+build-help: .venv/ready
+	$(BIN)/python docs/help_pages.py
 
 results: .venv/ready
 	$(BIN)/python benchmarks/primer_results.py
@@ -187,6 +193,25 @@ try-wheel:
 			"$$(realpath dist/*.whl)[export,hub,notebook,serve,track]" && \
 		build/try/bin/python -I tests/wheel.py extras || exit 1; \
 	done
+
+# The lowest versions that pyproject.toml allows: warnings of other packages are no errors. Two tests need a newer
+# PyTorch: a stack that PyTorch exports for any size, and all activations of T5, some of which are named as left out.
+try-lowest: .venv/release
+	rm -rf build/lowest build/lowest.txt && $(PYTHON) -m venv build/lowest
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --no-annotate --output-file build/lowest.txt pyproject.toml \
+		--extra test --extra serve --extra notebook --extra export --extra track --extra hub --extra cluster
+	$(BIN)/uv pip install --quiet --python build/lowest/bin/python --requirement build/lowest.txt
+	build/lowest/bin/python -m pip install --quiet --no-deps dist/*.whl
+	build/lowest/bin/python -I tests/wheel.py lowest
+	build/lowest/bin/python -m pytest -W ignore -p no:cacheprovider -q -m 'not slow' tests/test_upgrade.py tests/attention \
+		tests/activations --deselect tests/attention/test_elsewhere.py::test_a_stack_with_padding_is_exported_for_any_size \
+		--deselect 'tests/activations/test_external.py::test_transformers_models[t5]'
+
+# Builds the container of the explorer, or runs the steps of Containerfile one by one where no builder is installed.
+try-container: .venv/release
+	if podman info > /dev/null 2>&1; then podman build --tag regard . ; \
+	elif docker info > /dev/null 2>&1; then docker build --file Containerfile --tag regard . ; \
+	else bash tests/container.sh; fi
 
 clean:
 	rm -rf .venv node_modules build dist demo docs/reference/api .pytest_cache .ruff_cache

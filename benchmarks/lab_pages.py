@@ -68,6 +68,7 @@ def write_cards(cards: Sequence[Card], path: str | Path) -> list[Path]:
     ]
     parts = [
         "# Attention mechanisms beside softmax",
+        "At the end, you know which mechanisms differ from softmax in small models, and on which tasks. "
         f"Written by `python benchmarks/lab_pages.py cards`, with {cards[0].seeds} seeds. {METHOD}",
         steps_note(cards[0]),
         f"![Differences to softmax]({PICTURE})",

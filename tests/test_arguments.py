@@ -137,7 +137,7 @@ def exported() -> Iterator[tuple[str, Callable[..., Any], Any, type | None]]:
                 is_class = isinstance(value, type) and value in _GUARDED
                 if is_class or getattr(value, "__code__", None) is CHECKED:
                     members[id(value)] = (name, value)
-    for name in vars(regard)["__all__"]:
+    for name in vars(regard)["NAMES"]:
         members.setdefault(id(getattr(regard, name)), (name, getattr(regard, name)))
     for name, value in members.values():
         if inspect.isfunction(value):

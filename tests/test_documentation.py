@@ -3,6 +3,8 @@
 import gzip
 import importlib
 import importlib.util
+import inspect
+import json
 import re
 import shlex
 import shutil
@@ -16,6 +18,7 @@ import pytest
 
 import regard
 from docs import outputs
+from regard.cli import COMMANDS, help
 from tests.conftest import Command
 from tests.german import LINKS, sentences, write
 
@@ -227,6 +230,27 @@ def test_python_of_the_readme_works(here: Path) -> None:
     assert isinstance(names["run"], regard.PairRun) and (here / "alignment.png").exists()
 
 
+def test_commands_and_their_python_calls_have_the_same_names_and_defaults() -> None:
+    page = text_of("docs/reference/commands.md")
+    rows = re.findall(r"^\| `regard (\w+).*\| (?:`([\w.]+)\(.*\)`|none) \|$", page, re.MULTILINE)
+    assert sorted(command for command, _ in rows) == sorted(COMMANDS)
+    assert {command for command, call in rows if not call} == {"clean", "card", "learn", "write"}
+    stored = json.loads(help.PAGES.read_text(encoding="utf-8"))
+    runs = (regard.AnswerRun, regard.LanguageRun, regard.TranslationRun)
+    for command, (owner, _, name) in [(command, call.partition(".")) for command, call in rows if call]:
+        function = next(
+            getattr(home, name) for home in ((regard,) if owner == "regard" else runs) if hasattr(home, name)
+        )
+        flags = {flag: text for _, flag, _, text in (stored["flags"][index] for index in stored["pages"][command][2])}
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name not in flags or (command, parameter.name) in OTHER_DEFAULTS:
+                continue
+            _, shown, default = flags[parameter.name].replace(",", "").rpartition("efault: ")
+            empty = str(parameter.default) in ("None", "False", "()")
+            assert empty or re.search(rf"\b{parameter.default}\b", default), (command, parameter.name)
+            assert not empty or not shown or flags[parameter.name][-1] == ".", (command, parameter.name)
+
+
 def test_python_of_look_inside_works(here: Path) -> None:
     run = regard.train("signal2", steps=2, progress=False)
     run_python("docs/how-to/look-inside.md", 2, regard=regard, run=run)
@@ -243,7 +267,8 @@ def test_python_of_extend_works() -> None:
     assert names["Ramp"](16, 8)(states).shape == names["Gated"](16, 4, 32)(states).shape == states.shape
 
 
-QUICK = {"docs/explanation/errata.md": 4, "docs/how-to/check-your-code.md": 2}  # Outputs that are shown
+OTHER_DEFAULTS = {("translate", "engine"), ("compare", "on"), ("compare", "vary")}
+QUICK = {"docs/dev/errata.md": 4, "docs/how-to/check-your-code.md": 2}  # Outputs that are shown
 QUICK |= {"docs/reference/attention.md": 0, "docs/reference/recording.md": 0}
 
 
@@ -298,16 +323,36 @@ def test_omitted_lines_of_an_output() -> None:
 
 
 def test_user_pages_are_short() -> None:
-    """User pages have at most 23,500 words, without the lines of tables, and the README fewer than 150 lines."""
-    pages = [
-        page
-        for page in LINKED
-        if "dev" not in page.relative_to(ROOT).parts and page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")
-    ]
+    """User pages without the reference have at most 20,000 words, without the lines of tables, and begin with what
+    the reader has or knows at the end. The README has at most 110 lines."""
+    others = {"dev", "reference", "CHANGELOG.md", "CONTRIBUTING.md"}
+    pages = [page for page in LINKED if not others & {*page.relative_to(ROOT).parts}]
+    for page in set(pages) - {ROOT / "README.md", ROOT / "SECURITY.md"}:
+        title, first = page.read_text(encoding="utf-8").split("\n\n")[:2]
+        assert title.startswith("# ") and re.search(r"\byou (have|know|want)\b", " ".join(first.split())), page
     lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     words = [word for line in lines if not line.startswith("|") for word in line.split()]
-    assert sum(any(map(str.isalnum, word)) for word in words) <= 23_500
-    assert len(text_of("README.md").splitlines()) < 150
+    assert sum(any(map(str.isalnum, word)) for word in words) <= 20_000
+    assert len(text_of("README.md").splitlines()) <= 110
+
+
+def test_the_release_has_one_version() -> None:
+    import yaml
+
+    citation = yaml.safe_load(text_of("CITATION.cff"))
+    assert citation["version"] == regard.__version__
+    assert f"## {citation['version']} ({citation['date-released']})" in text_of("CHANGELOG.md")
+    assert f"| {regard.__version__.partition('.')[0]}.x | yes |" in text_of("SECURITY.md")
+
+
+def test_the_changelog_counts_what_there_is() -> None:
+    from regard_course.exercises.course import EXERCISES
+    from regard_course.lessons.lesson import lessons
+    from regard_course.mistakes.known import MISTAKES
+
+    text = " ".join(text_of("CHANGELOG.md").split())
+    assert f"{len(lessons())} lessons" in text and f"{len(EXERCISES)} exercises" in text
+    assert f"recognizes {len(MISTAKES)} common mistakes" in text
 
 
 def test_flags_in_the_table_of_translation_toolkits_exist(command: Command) -> None:
@@ -401,7 +446,7 @@ def test_the_api_has_every_package_and_every_public_name(monkeypatch: pytest.Mon
     pages = importlib.import_module("reference").reference(ROOT / "src")
     inits = [*(ROOT / "src").glob("*/__init__.py"), *(ROOT / "src").glob("*/*/__init__.py")]
     assert set(pages) == {"index"} | {".".join(init.parent.relative_to(ROOT / "src").parts) for init in inits}
-    for name in vars(regard)["__all__"]:
+    for name in vars(regard)["NAMES"]:
         if not name.startswith("_"):
             documented = re.compile(rf"\{{py:\w+\}} {name}\b.*\n:module: regard\n")
             assert any(documented.search(page) for page in pages.values()), name

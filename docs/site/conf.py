@@ -41,7 +41,16 @@ html_show_search_summary = False  # summaries fetch pages, which browsers forbid
 PARTS = {"Tutorials": "tutorials", "How-to guides": "how-to", "Reference": "reference", "Explanation": "explanation"}
 FIRST = {
     "tutorials": ["first-model", "hugging-face", "translator", "larger-corpus"],
-    "how-to": ["install", "look-inside", "watch-a-training", "make-figures", "test-explanations", "external-models"],
+    "how-to": [
+        "README",
+        "install",
+        "upgrade",
+        "look-inside",
+        "watch-a-training",
+        "make-figures",
+        "test-explanations",
+        "external-models",
+    ],
     "reference": ["commands", "attention", "recording"],
     "explanation": ["results", "speed"],
     "dev": ["overview", "extending"],

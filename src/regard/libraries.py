@@ -41,7 +41,7 @@ def is_panic(error: BaseException) -> bool:
 def is_memory(error: BaseException | None) -> bool:
     """Return whether an error or one of its causes reports a lack of memory."""
     while error is not None:
-        kind = isinstance(error, ImportError | RuntimeError | SystemError)
+        kind = isinstance(error, ImportError | OSError | RuntimeError | SystemError)
         if (
             (kind and OUT_OF_MEMORY.search(str(error)))
             or isinstance(error, MemoryError)

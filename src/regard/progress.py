@@ -1,11 +1,11 @@
 """Progress of long operations: a bar in a terminal or notebook, lines in all other cases."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from regard.errors import escape_controls
@@ -13,9 +13,9 @@ from regard.errors import escape_controls
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-LINE_SHARE, LINE_PAUSE, LONGEST_PAUSE = 0.1, 1.0, 60.0
-"""Without a terminal, a line is printed after this share of the training steps, if at least `LINE_PAUSE` seconds
-have passed since the last line, and after `LONGEST_PAUSE` seconds."""
+LINE_SHARE, LINE_PAUSE, LONGEST_PAUSE = 0.1, 1.0, 30.0
+"""Without a terminal, a line is printed after this share of the work, if at least `LINE_PAUSE` seconds have passed
+since the last line, and after `LONGEST_PAUSE` seconds."""
 VALIDATIONS = {
     "bleu": "BLEU {:.2f}",
     "chrf": "chrF {:.2f}",
@@ -24,7 +24,9 @@ VALIDATIONS = {
 }
 """Metrics of a validation, and how they are printed. Metrics of a text with a name end with /NAME."""
 TASK = cast("TaskID", 0)  # Number of the only task of a progress bar
-LINE_SECONDS = 10.0  # Seconds between two printed lines of a preparation without a terminal
+_ended = threading.Event()  # set when a command has ended, or serves a page
+_last_line = [0.0]  # time of the last line
+_states: list[Callable[[], str]] = []  # descriptions of the work in progress, innermost last
 
 
 @contextmanager
@@ -34,13 +36,14 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
     title, column = f"train {name}", "{task.fields[figures]}"
     with _bar(title, step, steps, column, show=show, figures="") as bar:
         if bar is None:
-            yield _metrics_writer(name, step, steps) if show else lambda metrics: None
+            with _metrics_writer(name, step, steps) if show else nullcontext(lambda metrics: None) as write:
+                yield write
             return
 
         def show_metrics(metrics: dict[str, float]) -> None:
-            bar.update(TASK, completed=metrics["step"], figures=_format_metrics(metrics))
+            bar.update(TASK, completed=metrics["step"], figures=_format_metrics(metrics)[2:])
             if metrics.keys() & VALIDATIONS.keys():
-                bar.console.print(f"step {metrics['step']:.0f}: {_format_metrics(metrics)}", highlight=False)
+                bar.console.print(f"step {metrics['step']:.0f}{_format_metrics(metrics)}", highlight=False)
 
         yield show_metrics
 
@@ -48,10 +51,12 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 @contextmanager
 def reading_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int], None]]:
     """Show the progress of reading `size` bytes. Yields a function to call with the number of bytes read."""
+    read = [0]
     with _bar(name, 0, size, show=show, in_bytes=True) as bar:
         if bar is None:
             print_status(name, show=show)
-            yield lambda done: None
+            with _described(lambda: f"{name}: {read[0] / max(size, 1):.0%}"):
+                yield lambda done: read.__setitem__(0, done)
         else:
             yield lambda done: bar.update(TASK, completed=done)
 
@@ -60,7 +65,7 @@ def reading_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int],
 def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int], None]]:
     """Show the progress of preparing a text of `size` bytes. Yields a function to call for each finished part
     with its number of pairs and bytes."""
-    start = last_line = time.monotonic()
+    start = time.monotonic()
     pairs = read = 0
     column = "{task.fields[pairs]:,} pairs, {task.fields[rate]:,.0f}/s"
     with _bar(name, 0, size, column, show=show, in_bytes=True, pairs=0, rate=0.0) as bar:
@@ -68,13 +73,12 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
             print_status(name, show=show)
 
         def advance(count: int, part: int) -> None:
-            nonlocal pairs, read, last_line
+            nonlocal pairs, read
             pairs, read = pairs + count, read + part
             rate = pairs / max(time.monotonic() - start, 1e-3)
             if bar is not None:
                 bar.update(TASK, advance=part, pairs=pairs, rate=rate)
-            elif time.monotonic() - last_line > LINE_SECONDS:
-                last_line = time.monotonic()
+            elif time.monotonic() - _last_line[0] > LONGEST_PAUSE:
                 share = read / max(size, 1)
                 print_status(f"{name}: {pairs:,} pairs, {share:.0%}, {rate:,.0f} pairs/s", show=show)
 
@@ -84,15 +88,62 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
 @contextmanager
 def counting_bar(name: str, done: int, total: int, *, show: bool, every: int = 1) -> Iterator[Callable[[], None]]:
     """Show the progress of work in `total` parts, of which `done` are finished. Yields a function to call after
-    each part. Without a terminal, every `every`th part is printed."""
-    with _bar(name, done, total, show=show) as bar:
-        numbers = count(done + 1)
+    each part. Without a terminal, a line is printed after each tenth of the parts, a multiple of `every`."""
+    start, number = time.monotonic(), done
+    _last_line[0] = start
+    tenth = every * -(-total // (10 * every))
 
-        def write() -> None:
-            number = next(numbers)
-            print_status(f"{name}: {number} of {total} done", show=show and not number % every)
+    def describe() -> str:
+        rate = (time.monotonic() - start) / max(number - done, 1)
+        left = f", {timedelta(seconds=round((total - number) * rate))} left" if done < number < total else ""
+        return f"{name}: {number} of {total} done{left}"
 
+    def write() -> None:
+        nonlocal number
+        number += 1
+        due = not number % tenth or number == total or time.monotonic() - _last_line[0] > LONGEST_PAUSE
+        print_status(describe(), show=show and due)
+
+    with _bar(name, done, total, show=show) as bar, _described(describe):
         yield write if bar is None else lambda: bar.advance(TASK)
+
+
+@contextmanager
+def _described(describe: Callable[[], str]) -> Iterator[None]:
+    """Describe the work of the block in the lines of `status_lines`."""
+    _states.append(describe)
+    try:
+        yield
+    finally:
+        _states.remove(describe)
+
+
+@contextmanager
+def status_lines(command: str) -> Iterator[None]:
+    """Print a line when the block has printed none for `LONGEST_PAUSE` seconds, unless standard error is a terminal.
+
+    `stop_status_lines` ends the lines of a command that serves a page until it is interrupted.
+    """
+    start = _last_line[0] = time.monotonic()
+
+    def watch() -> None:
+        while not _ended.wait(LONGEST_PAUSE / 10):  # so that lines of the work itself come first
+            if time.monotonic() - _last_line[0] > 1.05 * LONGEST_PAUSE:
+                state = f", {_states[-1]()}" if _states else ""
+                passed = timedelta(seconds=round(time.monotonic() - start))
+                print_status(f"regard {command}: {passed} so far{state}", show=True)
+
+    if not sys.stderr.isatty():
+        _ended.clear()
+        threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        stop_status_lines()
+
+
+def stop_status_lines() -> None:
+    _ended.set()
 
 
 @contextmanager
@@ -127,31 +178,37 @@ def _bar(
 def print_status(message: str, *, show: bool) -> None:
     """Write a status message to standard error if `show`."""
     if show:
+        _last_line[0] = time.monotonic()
         sys.stderr.write(f"{escape_controls(message)}\n")
 
 
-def _metrics_writer(name: str, first: int, steps: int) -> Callable[[dict[str, float]], None]:
-    """Return a function that prints some of the metrics and all validations, with the speed and the time left."""
-    start = last = time.monotonic()
-    printed = first
+@contextmanager
+def _metrics_writer(name: str, first: int, steps: int) -> Iterator[Callable[[dict[str, float]], None]]:
+    """Yield a function that prints some of the metrics and all validations, with the speed and the time left."""
+    start = _last_line[0] = time.monotonic()
+    printed, latest = first, dict[str, float]()
+
+    def describe() -> str:
+        step, passed = int(latest.get("step", first)), max(time.monotonic() - start, 1e-3)
+        rate = passed / max(step - first, 1)
+        left = f", {timedelta(seconds=round((steps - step) * rate))} left" if first < step < steps else ""
+        speed = f", {latest['tokens'] / passed:,.0f} tokens/s" if latest.get("tokens") else ""
+        return f"train {name}: step {step} of {steps}{_format_metrics(latest)}{speed}{left}"
 
     def write(metrics: dict[str, float]) -> None:
-        nonlocal last, printed
-        now, step = time.monotonic(), int(metrics["step"])
+        nonlocal printed, latest
+        step, latest = int(metrics["step"]), metrics
         pause = LINE_PAUSE if step - printed >= LINE_SHARE * (steps - first) else LONGEST_PAUSE
-        if now - last < pause and step != steps and not metrics.keys() & VALIDATIONS.keys():
-            return
-        last, printed, rate = now, step, max(now - start, 1e-3) / max(step - first, 1)
-        left = f", {timedelta(seconds=round((steps - step) * rate))} left" if step < steps else ""
-        speed = f", {metrics['tokens'] / max(now - start, 1e-3):,.0f} tokens/s" if metrics.get("tokens") else ""
-        position = f"step {step} of {steps}"
-        sys.stderr.write(f"train {escape_controls(name)}: {position}, {_format_metrics(metrics)}{speed}{left}\n")
+        if time.monotonic() - _last_line[0] >= pause or step == steps or metrics.keys() & VALIDATIONS.keys():
+            printed = step
+            print_status(describe(), show=True)
 
-    return write
+    with _described(describe):
+        yield write
 
 
 def _format_metrics(metrics: dict[str, float]) -> str:
-    figures = f"loss {metrics['loss']:.4f}, exact match {metrics['exact_match']:.0%}"
+    figures = f", loss {metrics['loss']:.4f}, exact match {metrics['exact_match']:.0%}" if metrics else ""
     texts: dict[str, list[str]] = {}
     for metric, value in metrics.items():
         name, _, text = metric.partition("/")

@@ -1,3 +1,3 @@
 """The version, in a separate file that packaging can read without importing PyTorch."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

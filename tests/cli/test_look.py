@@ -11,7 +11,6 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.interpret.figures import FIGURE_KINDS
 from tests.conftest import Command
 from tests.language_models import word_tokenizer
 
@@ -144,12 +143,6 @@ def test_an_external_model_that_lacks_what_the_figure_shows(command: Command, tm
         assert status == 2 and message in err and err.count("\n") == 1
     status, _, err = command("plot", "heads", bert, "-o", tmp_path / "figure.pdf")
     assert status == 2 and "cannot draw an input: give --text" in err
-
-
-def test_help_lists_all_kinds(command: Command) -> None:
-    status, out, _ = command("plot", "--help")
-    assert status == 0
-    assert all(kind in " ".join(out.split()) for kind in FIGURE_KINDS)
 
 
 @pytest.mark.parametrize(("more", "shown", "left"), [((), 120, ""), (("--samples", "7"), 7, "the first 7.")])

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli import COMMANDS, data
+from docs import help_pages
+from regard.cli import COMMANDS, data, help
 from regard.tasks.all_tasks import list_tasks
 from regard.training.run_folder import pack_tensors, read_tensors
 from tests.conftest import Command
@@ -268,12 +269,22 @@ def test_translate_and_import_recognize_folders(command: Command, peer: Path, tr
 
 
 @pytest.mark.parametrize("words", ["", *COMMANDS, "train translation"])
-def test_no_help_is_wider_than_a_terminal(command: Command, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+def test_help_shows_about_ten_flags_in_80_columns(
+    command: Command, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     status, out, _ = command(*words.split(), "--help")
-    assert status == 0 and out
-    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.splitlines()]
-    assert max(map(len, lines)) <= 80
+    assert status == 0 and max(map(len, out.splitlines())) <= 80 and "default: None" not in out
+    assert len(re.findall("^  -", out, re.MULTILINE)) <= 12 and re.search(r"Flags: |all \d+ flags?\.\n$", out)
+
+
+def test_stored_help_is_that_of_the_commands_and_needs_no_pytorch(tmp_path: Path) -> None:
+    assert help.PAGES.read_text(encoding="utf-8") == help_pages.make_pages(), "run make build-help"
+    names = [name for names in help.FIRST.values() for name in names.split()]
+    assert {*names} <= {flag[1] for flag in json.loads(help.PAGES.read_text())["flags"]}
+    code = "import sys; from regard.cli import main; main(sys.argv[1:]); assert not {'torch', 'numpy'} & {*sys.modules}"
+    for words in ("train", "train dates --model=transformer", "train text --steps 5", "test RUN", "card"):
+        subprocess.run([sys.executable, "-c", code, *words.split(), "--help"], check=True, capture_output=True)
 
 
 # Every command that loads a run refuses an edited run in one line, and uses the run with --trust-edited.

@@ -26,15 +26,8 @@ LIGHT = {
     ("test", "RUN", "--samples", "5"): set(),
     ("examine", "RUN", "--samples", "2"): {"interpret.examination", "scipy"},
     ("explain", "RUN"): set(),
-    ("show", "RUN", "--help"): {"server"},
     ("translate", "PAIRS", "3. Mai 1979"): {"babel", "convert.ctranslate2", "tokenizers"},
     ("score", "PAIRS", "--input", "pairs.tsv"): {"babel"},
-    ("export", "PAIRS", "--help"): {"convert.exchange", "convert.ctranslate2"},
-    ("compare", "counting", "--help"): {"sweep"},
-    ("look", "--help"): {"external", "server"},
-    ("learn", "--help"): {"regard_course", "server"},
-    ("clean", "--help"): set(),
-    ("data", "--help"): set(),
     ("train", "TRANSLATION"): {"sacrebleu", "lxml", "tokenizers"},
 }
 """Command lines, and the modules of the lists above that each command line may import."""

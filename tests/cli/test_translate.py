@@ -225,11 +225,6 @@ def test_scores(german: regard.TranslationRun, piped: Command) -> None:
     assert rows[0] == pytest.approx([expected.log_probability, expected.per_token], abs=1e-3)
 
 
-def test_help_names_the_presets_values(command: Command) -> None:
-    status, out, _ = command("train", "translation", "--preset", "base", "--help-all")
-    assert status == 0 and "(default: 512)" in out and "--label_smoothing" in out
-
-
 def test_picture_shows_the_written_translation(german: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
     """The picture shows the printed translation, and the search does not run again."""
     source = sentences()[0][0]

@@ -344,8 +344,7 @@ def test_mechanisms_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_help_lists_every_part(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     from regard.cli import main
 
-    with pytest.raises(SystemExit):
-        main(["train", *words.split(), "--help"])
-    shown = " ".join(word.strip("│") for word in capsys.readouterr().out.split())
+    main(["train", *words.split(), "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
     missing = [name for name in PARTS if name not in shown]
     assert missing == []

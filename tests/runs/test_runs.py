@@ -16,9 +16,9 @@ from tests.german import write
 
 
 def test_exported_names_exist_once() -> None:
-    assert len(set(vars(regard)["__all__"])) == len(vars(regard)["__all__"])
-    assert {"train", "load", "record", "compare", "plot", "Run"} <= set(vars(regard)["__all__"])
-    for name in vars(regard)["__all__"]:
+    assert len(set(vars(regard)["NAMES"])) == len(vars(regard)["NAMES"])
+    assert {"train", "load", "record", "compare", "plot", "Run"} <= set(vars(regard)["NAMES"])
+    for name in vars(regard)["NAMES"]:
         assert getattr(regard, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = regard.trian  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from regard.training.config import make_config, options_class
 def test_every_task_has_an_exported_class_with_its_options_and_defaults(task: str) -> None:
     name = f"{find_task(task).__name__}Config"
     config_class = getattr(regard, name)
-    assert name in vars(regard)["__all__"] and config_class is options_class(task)
+    assert name in vars(regard)["NAMES"] and config_class is options_class(task)
     assert config_class().run_config() == make_config(task)
     assert {*config_class.flag_names(), "model"} == set(make_config(task).flags())
 

@@ -240,7 +240,7 @@ def test_start_from_on_the_command_line(
     status, out, err = command(*argv, "--overwrite", "--train", other, "--hidden", "64")
     assert (status, out) == (2, "") and "hidden 64 differs from 32 of run" in err and err.count("\n") == 1
     status, out, _ = command(*argv, "--help-all")
-    assert status == 0 and "--from" in out and "(default: 0.95)" in out  # the averaged parameters of that run
+    assert status == 0 and "--from" in out and "default: 0.95)" in out  # the averaged parameters of that run
     status, _, err = command("compare", "dates", "--vary", "lr=0.1,0.2", "--from", "start")
     assert status == 2 and "--from is not available here" in err and err.count("\n") == 1
 

@@ -10,10 +10,13 @@ import io
 import os
 import sys
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
-from regard.cli.terminal import escape_output, open_streams, print_message
+from regard.cli.help import is_help_all, stored_page, wants_help
+from regard.cli.terminal import escape_output, open_streams, print_message, raw_output
 from regard.errors import RegardError, unknown_choice
+from regard.progress import status_lines
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """Error numbers of a failed write to standard output. `regard.io` reports failed writes to files."""
@@ -78,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     The status is 0 for success, 1 for a failure of the machine or of Regard, 2 for bad input, and 130 after an
     interrupt. With REGARD_DEBUG=1 in the environment, internal errors are raised with their traceback.
     """
+    is_program = argv is None and len(sys.argv) > 1
     if argv is None:
         argv = sys.argv[1:]
         os.environ["PYTHONSAFEPATH"] = "1"  # keeps the current directory off the import path of child processes
@@ -86,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # characters outside the terminal's encoding
     try:
         try:
-            with escape_output():
+            with escape_output(), status_lines(argv[0]) if is_program else nullcontext():
                 status = _dispatch(argv)
         finally:  # also after the SystemExit of --help
             sys.stdout.flush()
@@ -122,6 +126,9 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     if argv[0] not in COMMANDS:
         return _fail(str(unknown_choice("command", argv[0], COMMANDS)), 2)
+    if wants_help(argv) and (page := stored_page(argv[0], argv[1:])) is not None:
+        raw_output().write(page.text(is_help_all(argv)))
+        return 0
     return _guarded(argv[0], argv[1:])
 
 
@@ -133,7 +140,7 @@ def _guarded(command: str, argv: list[str]) -> int:
         with warnings.catch_warnings():
             # One line, without the location in the code
             warnings.showwarning = lambda message, *_, **__: print_message(f"warning: {message}")
-            _load(command)(argv)
+            find_command(command)(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
@@ -154,7 +161,7 @@ def _guarded(command: str, argv: list[str]) -> int:
     return 0
 
 
-def _load(command: str) -> Any:
+def find_command(command: str) -> Any:
     """Import the module of a command, with its dependencies, and return the command's function."""
     # Garbage collection is off during the import: modules are never garbage, and scanning PyTorch's objects
     # takes longer than importing Regard.

@@ -98,7 +98,7 @@ def run_compare(argv: list[str]) -> None:
         _compare_folders(argv[:2], argv[2:])
         return
     if wants_help(argv):
-        read_command(CompareFlags, ["--help"], f"{PROG} TASK")
+        read_command(CompareFlags, argv, f"{PROG} TASK")
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
     _check_task(task, argv)
     if take_flag(argv, "--from")[0]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from regard.cli.parsing import read_command
+from regard.cli.parsing import PageFlags, read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_table, say_saved
 from regard.errors import InputError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookFlags:
+class LookFlags(PageFlags):
     """Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text that you
     type. On the page you can disable heads and change weights. With --plot or --json, the attention for one text is
     written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on the Hugging Face Hub. The
@@ -58,12 +58,6 @@ class LookFlags:
     """Execute custom code from the model's folder. Read that code first."""
     download: bool = False
     """Download the model from the Hugging Face Hub if it is not in the local cache."""
-    port: int | None = None
-    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
-    host: str = "127.0.0.1"
-    """Address to listen on; see `regard show --help`."""
-    browser: bool = True
-    """Open the page in a browser."""
 
 
 def run_look(argv: list[str]) -> None:
@@ -93,7 +87,7 @@ def run_look(argv: list[str]) -> None:
         for model in names
     )
     if not writes:
-        show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
+        show(subject, port=flags.port, host=flags.host, browser=flags.browser, compare_with=others)
         raise KeyboardInterrupt  # the server returns only after Ctrl-C
     check_comparable(subject, others)
     attention = _select(subject.attend(inputs[0]), flags)
@@ -157,18 +151,11 @@ def _read_texts(path: Path | None) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowFlags:
+class ShowFlags(PageFlags):
     """Open a page that shows the prediction, the true answer and the attention for any input that you type.
     On the page you can disable heads and change weights. RUN: a task's name, or the folder of a run, or of
     `regard.watch`, whose page follows the training. Needs the extra serve. Stop with Ctrl-C."""
 
-    port: int | None = None
-    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
-    host: str = "127.0.0.1"
-    """Address to listen on. By default only this machine can open the page. With another address, such as
-    0.0.0.0, other machines need the printed URL, which contains a token: REGARD_TOKEN, or a random one."""
-    browser: bool = True
-    """Open the page in a browser."""
     compare_with: tuple[str, ...] = ()
     """Additional runs that accept the same inputs, shown side by side: names of tasks, or folders of runs."""
     live: Path | None = None
@@ -202,7 +189,7 @@ def run_show(argv: list[str]) -> None:
     for loaded in (shown, *others):
         loaded.about()  # refuses an edited examination before the server starts
     _check_same_inputs(shown, others)
-    show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
+    show(shown, port=flags.port, host=flags.host, browser=flags.browser, compare_with=others)
     raise KeyboardInterrupt  # the server returns only after Ctrl-C
 
 

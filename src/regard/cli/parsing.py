@@ -7,27 +7,38 @@ import inspect
 import io
 import itertools
 import re
-import shutil
-import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
 from regard.arguments import Limits
+from regard.cli.help import Flag, Page, ShownHelpError, is_help_all, wants_help as wants_help
 from regard.cli.terminal import raw_output
 from regard.errors import InputError, escape_controls, unknown_choice
 
 Flags = TypeVar("Flags")
 
-WIDEST = 100  # Maximum line width of a command's description
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 UNLIMITED = 10**8  # Upper bound from which help states only the lower bound
 NO_VALUE = re.compile(r"\{None\}\||(?<=\{)None,| \(default: None\)")  # what the parser says of it
-HELP, HELP_ALL = ("-h", "--help"), "--help-all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFlags:
+    """Flags of all commands that serve a page."""
+
+    port: int | None = None
+    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
+    host: str = "127.0.0.1"
+    """Address to listen on. By default only this machine can open the page. With another address, such as
+    0.0.0.0, other machines need the printed URL, which contains a token: REGARD_TOKEN, or a random one."""
+    browser: bool = True
+    """Open the page in a browser."""
 
 
 def read_command(
@@ -53,7 +64,7 @@ def read_command(
     if choices:
         description += f" {name}: {', '.join(choices)}."
     if wants_help(argv):
-        parse(flags(), ["--help"], prog=usage, description=description)
+        parse(flags(), argv, prog=usage, description=description)
     # A bare flag gets an empty value, because the parser refuses flags without a value.
     following = itertools.pairwise([*argv, "-"])
     argv = [f"{bare}=" if word == bare and after.startswith("-") else word for word, after in following]
@@ -87,19 +98,20 @@ def parse(
     prog: str,
     description: str,
     groups: Mapping[str, Sequence[str]] | None = None,
-    common: Collection[str] = (),
+    defaults: Mapping[str, str] | None = None,
 ) -> Flags:
     """Parse `argv` into a dataclass of flags; the instance `default` has the default values. Nested dataclasses
     are flattened.
 
     `_` and `-` are equivalent in flag names. Values are given as `--flag=value` or `--flag value`, booleans as
-    `--flag`, `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits, under the titles
-    in `groups`; if some flags are `common`, only these, and `--help-all` prints all flags. Raises `InputError`
-    with one line for invalid flags.
+    `--flag`, `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the first flags and exits, and
+    `--help-all` prints all flags, under the titles in `groups` and with the descriptions of `defaults`. Raises
+    `InputError` with one line for invalid flags.
     """
     if wants_help(argv):
-        shown = set() if HELP_ALL in argv else set(common)
-        _print_help(default, prog=prog, description=description, groups=groups, shown=shown)
+        page = _describe(default, prog=prog, description=description, groups=groups, defaults=defaults or {})
+        raw_output().write(page.text(is_help_all(argv)))
+        raise ShownHelpError(page)
     _check_words(default, argv)
     # Rewrite `--flag=True` as `--flag` and `--flag=False` as `--no-flag`, for boolean flags.
     booleans, plain = _names_of(type(default), bool), list[str]()
@@ -131,44 +143,54 @@ def _read(default: Flags, argv: list[str], prog: str, description: str) -> Flags
     )
 
 
-def _print_help(
-    default: Any, *, prog: str, description: str, groups: Mapping[str, Sequence[str]] | None, shown: set[str]
-) -> None:
-    """Print the flags that are `shown` (empty: all) under their titles, and exit."""
-    flags = {name: (title, kind, value) for name, title, kind, value in _fields(default)}
-    if groups is None:
-        groups = {}
-        for name, (title, *_) in flags.items():
-            groups = {**groups, title: [*groups.get(title, []), name]}
-    root: list[Any] = []
-    values: dict[str, Any] = {}
-    for title, names in groups.items():
-        members = [name for name in names if name in flags and (not shown or name in shown)]
-        if not members:
-            continue
-        kinds = [(name, flags[name][1]) for name in members]
-        defaults = {name: flags[name][2] for name in members}
-        if title:
-            group = make_dataclass(title, kinds, frozen=True, kw_only=True, namespace={"__doc__": None})
-            kinds, defaults = [(title, group)], {title: group(**defaults)}
-        root += kinds
-        values |= defaults
-    screen = _Screen()
-    with contextlib.redirect_stdout(screen), contextlib.suppress(SystemExit):
-        regrouped = make_dataclass("Flags", root, frozen=True, kw_only=True)
-        _read(regrouped(**values), ["--help"], prog, "")
-    _, _, boxes = screen.getvalue().partition("\n\n")  # after the usage, which lists all flags
-    same_width = lambda found: NO_VALUE.sub("", found[0]).ljust(len(found[0]))  # noqa: E731
-    boxes = re.sub(r"\{None[,}].*?(?=  | │|\n)", same_width, boxes)
-    text = textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST))
-    raw_output().write(f"usage: {escape_controls(prog)} [flags]\n\n{text}\n\n{boxes}")
-    if shown and len(shown & flags.keys()) < len(flags):
-        raw_output().write(f"{prog} {HELP_ALL} shows all {len(flags)} flags.\n")
-    raise SystemExit(0)
+def _describe(
+    default: Any,
+    *,
+    prog: str,
+    description: str,
+    groups: Mapping[str, Sequence[str]] | None,
+    defaults: Mapping[str, str],
+) -> Page:
+    """Return the help of the flags under the titles of `groups`. `defaults`: descriptions of defaults that are not
+    the value of the flag."""
+    fields = {name: (title, hint, text, value) for name, title, hint, text, value in _fields(default)}
+    places = groups or {title: [name for name in fields if fields[name][0] == title] for title, *_ in fields.values()}
+    flags = []
+    for title, name in ((title, name) for title, names in places.items() for name in names if name in fields):
+        _, hint, text, value = fields[name]
+        value = defaults.get(name, value)
+        shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        empty = value is None or value is False or shown == ""
+        text = text if empty else f"{text} (default: {escape_controls(shown)})"
+        flags.append(Flag(title, name, _forms(name, hint, value), text.replace(") (default", "; default")))
+    return Page(prog, description, flags)
 
 
-def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield the name, the title of the group, the type with its help, and the escaped default of each flag."""
+def _forms(name: str, hint: Any, value: Any) -> str:
+    """Return how a flag is written, such as `--steps INT`."""
+    markers = getattr(hint, "__metadata__", ())
+    argument: Any = next((marker for marker in markers if hasattr(marker, "aliases")), None)
+    names = [f"--{argument.name or name}", *(argument.aliases or ())] if argument is not None else [f"--{name}"]
+    inner = _plain(hint)
+    if inner is bool:
+        return f"--{name}, --no_{name}" if value else f"--{name}"
+    if get_origin(inner) is Literal:
+        return f"{', '.join(names)} {{{','.join(map(str, get_args(inner)))}}}"
+    parts = [part for part in get_args(inner) if part is not Ellipsis] if get_origin(inner) is tuple else [inner]
+    values = " ".join(_plain(part).__name__.upper() for part in parts)
+    repeated = Ellipsis in get_args(inner) and tyro.conf.UseAppendAction not in markers
+    return f"{', '.join(names)} {values.replace('POSIXPATH', 'PATH')}{' ...' if repeated else ''}"
+
+
+def _plain(hint: Any) -> Any:
+    """Return a type without its annotations and without None."""
+    while get_origin(hint) in (Annotated, Union, UnionType):
+        hint = next(part for part in get_args(hint) if part is not type(None))
+    return hint
+
+
+def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, str, Any]]:
+    """Yield the name, the title of the group, the type, the explanation and the default of each flag."""
     hints, texts = (
         get_type_hints(type(default), include_extras=True),
         _docstrings(getattr(default, "described_by", type(default))),
@@ -178,14 +200,13 @@ def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, Any]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             yield from _fields(value, option.name)
             continue
-        hint, text = hints[option.name], texts.get(option.name, "")
+        hint = hints[option.name]
+        given = (marker.help for marker in getattr(hint, "__metadata__", ()) if hasattr(marker, "help"))
+        text = next(filter(None, given), None) or texts.get(option.name, "")
         if (limits := _limits_of(hint)) is not None:
             words = f"{limits.low:,} or more" if limits.high >= UNLIMITED and not limits.excluded else limits.words
             text = f"{text} ({words})"
-        # Help is printed unescaped for its colors, so the values in it are escaped.
-        # The help says what no value means: a default of None says nothing.
-        shown: dict[str, Any] = {"help_behavior_hint": ""} if value is None else {}
-        yield option.name, title, Annotated[hint, tyro.conf.arg(help=text or None, **shown)], _escaped(value)
+        yield option.name, title, hint, text, value
 
 
 def _docstrings(flags: type) -> dict[str, str]:
@@ -211,21 +232,6 @@ def _limits_of(hint: Any) -> Limits | None:
     found = (limits for limits in inner if isinstance(limits, Limits))
     nested = (limits for part in get_args(hint) if (limits := _limits_of(part)) is not None)
     return next(itertools.chain(found, nested), None)
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_escaped, value))
-    return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
-
-
-class _Screen(io.StringIO):
-    """A buffer that supports colors if the standard output does."""
-
-    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
-
-    def isatty(self) -> bool:
-        return sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
 def check_needed(flags: Any, needed: Mapping[str, str]) -> None:
@@ -332,10 +338,6 @@ def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
         switch = "=" in word or {name, name.removeprefix("no_")} & booleans
         is_value = not is_value and word.startswith("-") and word != "-" and not switch
     return None, argv
-
-
-def wants_help(argv: list[str]) -> bool:
-    return any(word.replace("_", "-") in (*HELP, HELP_ALL) for word in argv)
 
 
 def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from regard.errors import escape_controls
-from regard.result import Fitted
 
 if TYPE_CHECKING:
     from regard.viz.attention_map import AttentionMap
@@ -110,6 +109,8 @@ def print_table(table: Any, most: int | None = None) -> None:
     """
     from rich.console import Console, RenderHook
     from rich.segment import Segment, Segments
+
+    from regard.result import Fitted  # imports NumPy
 
     console = Console(file=raw_output(), width=None if most is None else report_width(most), highlight=False)
 

@@ -29,6 +29,7 @@ from regard.training.config import (
     find_criterion,
     has_presets,
     make_config,
+    models_for,
 )
 from regard.training.run_folder import RunFolder, find_run
 from regard.training.trainer import Interrupted, Terminated
@@ -38,27 +39,21 @@ if TYPE_CHECKING:
 
 
 PROG = "regard train"
-COMMON = {
-    *("train", "valid", "test", "hub", "languages", "tokenizer", "vocab_size", "text"),
-    *("model", "preset", "hidden", "layers", "enc_layers", "dec_layers", "heads", "multihead", "cell"),
-    *("attention", "dropout", "steps", "lr", "seed", "tokens", "precision", "validate_every"),
-    *("savepath", "start_from", "resume", "overwrite"),
+MODEL_TEXTS = {
+    "query": "query (learned queries)",
+    "pooling": "pooling (recurrent classifier)",
+    "recurrent": "recurrent (encoder and decoder)",
+    "transformer": "transformer",
+    "decoder": "decoder (decoder-only)",
 }
-"""Flags that users change: `--help` shows these and those of a synthetic task, `--help-all` shows all."""
-COMMON_OF_SYNTHETIC_TASKS = {"pos_enc", "positions", "score", "batchsize", "snapshots"}
+ON_PARALLEL_TEXT = {
+    "batchsize": "Largest number of pairs in a batch; 0: limited only by tokens.",
+    "validate_every": "Number of training steps between two validations, which translate all validation texts.",
+}
+"""Explanations of flags that mean something else on parallel text."""
 UNSEEN_SAMPLES = {"numbers": 1000, "text": 300, "tokens": 1000}
 """Number of test samples after training, for each type of answer. Text answers take longer, so their number is
 smaller."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelChoice:
-    """Choice of the model."""
-
-    model: str
-    """query (learned queries) or pooling (recurrent classifier) for tasks whose answers are numbers; decoder
-    (decoder-only) for language models; recurrent (encoder and decoder) or transformer for sequence-to-sequence
-    tasks; or a custom class, as module:Class. Name a model to see its flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,12 +174,16 @@ def _run_choice(argv: list[str], *, task: str) -> RunChoice:
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, RunChoice]:
     """Parse `argv` into a changed `config` and the choice of the run."""
     options, hints = config.options, get_type_hints(type(config.options), include_extras=True)
-    choice = ModelChoice(model=config.kind)
+    kinds = " or ".join(MODEL_TEXTS[name] for name in models_for(config.task_class))
+    text = f"Model: {kinds}; or a custom class, as module:Class. Name a model to see its flags."
+    choices: list[Any] = [("model", Annotated[str, tyro.conf.arg(help=text)], field(default=config.kind))]
     if has_presets(config.task_class, config.kind):
         text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. Default: tiny."
-        preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
-        sized_class = make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)
-        choice = sized_class(model=config.kind)
+        choices.append(("preset", Annotated[str | None, tyro.conf.arg(help=text)], None))
+    choice: Any = make_dataclass("ModelChoice", choices, frozen=True, kw_only=True)()
+    texts = ON_PARALLEL_TEXT if config.training.use == "translation" else {}
+    texts = {"lr": "Learning rate: the peak of the schedule, or the constant rate.", **texts}
+    hints |= {name: Annotated[hints[name], tyro.conf.arg(help=text)] for name, text in texts.items()}
     fields = [(name, hints[name], field(default=getattr(options, name))) for name in options.flag_names()]
     fields += [("choice", type(choice), choice), ("run", RunChoice, RunChoice())]
     namespace = {"described_by": type(options)}
@@ -195,8 +194,10 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
     description = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one."
     if task == "TASK":
         description += " The defaults below are those of counting; name another task to see its defaults."
-    synthetic = COMMON_OF_SYNTHETIC_TASKS.union(names["task"]) if config.task_class.draws else set()
+    recipe = config.training.optimization
+    deeper = f"; {recipe.encoder_lr:g} with encoder layers" * (recipe.encoder_lr != recipe.lr)
+    defaults = {"lr": f"{recipe.lr:g}{deeper}"} if options.lr is None else {}
     flags: Any = parse(
-        flags_class(), argv, prog=f"{PROG} {task}", description=description, groups=names, common=COMMON | synthetic
+        flags_class(), argv, prog=f"{PROG} {task}", description=description, groups=names, defaults=defaults
     )
     return changed_config(config, {name: getattr(flags, name) for name in options.flag_names()}), flags.run

@@ -137,7 +137,7 @@ def _quality(run: Any) -> str:
 @public
 def export(
     run: Exportable,
-    folder: str | Path | None = None,
+    output: str | Path | None = None,
     *,
     to: Program = "ctranslate2",
     examples: Sequence[str] | None = None,
@@ -146,7 +146,7 @@ def export(
 ) -> Path:
     """Export a run to another program, with a `certificate.json`, and return the new folder.
 
-    `folder` defaults to a folder inside the run, named after the program. `examples` are sentences on which both
+    `output` defaults to a folder inside the run, named after the program. `examples` are sentences on which both
     programs are compared (default: 100 unseen sentences of the run, 20 prompts of a language model); sentences
     that are too long for the model are skipped. `license` is an identifier such as cc-by-4.0 for the model card;
     huggingface requires it.
@@ -156,7 +156,7 @@ def export(
     cannot be written.
     """
     converter = _find_converter(run, to)
-    target = run.folder / to if folder is None else Path(folder)
+    target = run.folder / to if output is None else Path(output)
     if target.exists():
         raise InputError(f"{str(target)!r} exists: choose another --output")
     converter.check(run)

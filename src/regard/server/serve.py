@@ -16,6 +16,7 @@ from regard.arguments import public
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
 from regard.machine import one_thread
+from regard.progress import stop_status_lines
 from regard.training.trainer import delay_signals, exit_by_signal
 from regard.viz.subject import ViewedSubject, check_comparable
 
@@ -33,28 +34,28 @@ def show(
     port: int | None = None,
     host: str = "127.0.0.1",
     browser: bool = True,
-    beside: Sequence[ViewedSubject[Any]] = (),
+    compare_with: Sequence[ViewedSubject[Any]] = (),
 ) -> None:
     """Serve a page that shows the attention of a model, until interrupted.
 
     `port`: 1 to 65535; None for 8137, or any free port if 8137 is in use. `host`: the address to listen on.
     Other machines can reach the page only if `host` is not a loopback address, and only with the token in the
     printed address. The token is the value of the environment variable REGARD_TOKEN, or a random token.
-    `browser`: open the page in a browser. `beside`: other models whose attention on the same inputs can be
+    `browser`: open the page in a browser. `compare_with`: other models whose attention on the same inputs can be
     compared.
 
     Returns after Ctrl-C; other signals end the process as usual. Raises `InputError` if the extra `serve` is not
-    installed, the token is unsuitable, or a model in `beside` has no matching layer, and `MachineError` if the
+    installed, the token is unsuitable, or a model in `compare_with` has no matching layer, and `MachineError` if the
     address is not available.
     """
     from regard.server.explorer import Explorer
 
     check_port(port)
-    check_comparable(subject, beside)
+    check_comparable(subject, compare_with)
     check_server("the explorer")
     from regard.server.app import make_app
 
-    explorer = Explorer(subject, beside)
+    explorer = Explorer(subject, compare_with)
     with one_thread():  # an explorer runs one input at a time, too small to gain from several threads
         serve(lambda **access: make_app(explorer, **access), subject.where, host, port, browser=browser)
 
@@ -71,6 +72,7 @@ def serve(make: Callable[..., Any], title: str, host: str, port: int | None, *, 
         app = make(hosts=hosts, token=token)
         shown = "127.0.0.1" if host in (*ALL_INTERFACES, "localhost") else _url_host(host)
         address = f"http://{shown}:{listener.getsockname()[1]}/{f'?token={token}' if token else ''}"
+        stop_status_lines()
         sys.stdout.write(f"Showing {title} at {address} (Ctrl-C ends it)\n")
         sys.stdout.flush()
         if browser:

@@ -174,13 +174,11 @@ class TrainingConfig:
     steps: Annotated[int, Limits(1, 10**9)] = 2000
     """Number of training steps. Each step trains on one batch."""
     lr: Annotated[float, Limits(0, math.inf, "both")] | None = None
-    """Learning rate: the peak of the schedule, or the constant rate. Default: 0.05 with the recipe regard (0.005
-    with encoder layers); 0.01 with the recipe seed (0.001 with encoder layers); 0.005 for recurrent models;
-    0.001 for language models; 0.002 for Transformers and custom models."""
+    """Learning rate: the peak of the schedule, or the constant rate. None: that of the model's recipe."""
     seed: Annotated[int, Limits(0, 2**32 - 1)] = 0
     """Random seed of the initial parameters and of the samples."""
     batchsize: Annotated[int, Limits(0, 10**6)] = 1
-    """Number of samples in a batch. On parallel text, the largest number of pairs; 0: limited only by tokens."""
+    """Number of samples in a batch."""
     tokens: Annotated[int, Limits(0, 10**8)] = 0
     """Number of tokens in a batch, including padding: the larger of the numbers on the source and target sides."""
     accumulate: Annotated[int, Limits(1, 10**4)] = 1
@@ -228,8 +226,8 @@ class TrainingConfig:
     """Dtype of matrix products: bfloat16, float16 or float32. auto: the faster of bfloat16 and float32, measured once
     for each machine. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al. 2018)."""
     validate_every: Annotated[int, Limits(0, 10**9)] = 0
-    """Number of training steps between two validations. Each validation translates all validation texts, or measures
-    the loss of a language model on samples that are not in the training data; 0 (language models): none."""
+    """Number of training steps between two validations, which measure the loss of a language model on samples that
+    are not in the training data; 0: none."""
     criterion: str = "bleu"
     """Figure that selects the best model: bleu or chrf (percent), loss (nats per token) or perplexity. For a
     text of --extra_valid, add its name: bleu/NAME."""

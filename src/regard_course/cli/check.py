@@ -60,7 +60,7 @@ class CheckFlags:
 def run_check(argv: list[str]) -> None:
     """Check the files and print the reports. Exits with status 1 if an answer is incorrect."""
     if wants_help(argv):
-        parse(CheckFlags(), ["--help"], prog=USAGE, description=DESCRIPTION)
+        parse(CheckFlags(), argv, prog=USAGE, description=DESCRIPTION)
     count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
     words, flags = argv[:count], parse(CheckFlags(), argv[count:], prog=PROG, description=DESCRIPTION)
     if flags.stubs is not None:

@@ -5,14 +5,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import read_command
+from regard.cli.parsing import PageFlags, read_command
 from regard.cli.terminal import print_message
 from regard.io import write_new
 from regard_course.translated import find_language, known_languages
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnFlags:
+class LearnFlags(PageFlags):
     """Open the course: 19 lessons, from dictionary look-up to Transformers and language models. Most lessons train a
     model here. With --site, --notebooks or --stubs the course is written to files. Needs the extra serve."""
 
@@ -30,12 +30,6 @@ class LearnFlags:
     """Write templates for the exercises to this folder. Check a solution with: regard check FILE.py."""
     savepath: Path = Path("course")
     """Directory of the lessons' runs."""
-    port: int | None = None
-    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
-    host: str = "127.0.0.1"
-    """Address to listen on; see `regard show --help`."""
-    browser: bool = True
-    """Open the page in a browser."""
 
 
 def run_learn(argv: list[str]) -> None:

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import check_needed, parse, wants_help
+from regard.cli.parsing import PageFlags, check_needed, parse, wants_help
 from regard.errors import InputError, check_range
 from regard.io import write_new
 from regard.progress import progress_bar
@@ -24,7 +24,7 @@ DESCRIPTION = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class WriteFlags:
+class WriteFlags(PageFlags):
     """Flags of the command."""
 
     puzzle: str | None = None
@@ -45,19 +45,13 @@ class WriteFlags:
     """Each step sees itself and earlier steps only, for --hide with a program of your own."""
     seed: int = 0
     """Seed of the training, and of the order of heads with --hide."""
-    port: int | None = None
-    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
-    host: str = "127.0.0.1"
-    """Address to listen on; see `regard show --help`."""
-    browser: bool = True
-    """Open the page in a browser."""
 
 
 def run_write(argv: list[str]) -> None:
     """List the puzzles, write a stub, check a program, or open a page."""
     if wants_help(argv) or not argv:
         if argv:
-            parse(WriteFlags(), ["--help"], prog=USAGE, description=DESCRIPTION)
+            parse(WriteFlags(), argv, prog=USAGE, description=DESCRIPTION)
         width = max(map(len, PUZZLES))
         for puzzle in PUZZLES.values():
             sys.stdout.write(f"{puzzle.number:2}  {puzzle.name:{width}}  {puzzle.title}\n")
