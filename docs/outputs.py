@@ -34,7 +34,8 @@ LONGEST = 3600  # seconds for one block
 SAME = {"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 NOT_RUN = [
-    ("docs/dev/*", ".", "measurements of minutes to hours: programs of benchmarks/ write their tables"),
+    ("docs/dev/[!e]*", ".", "measurements of minutes to hours: programs of benchmarks/ write their tables"),
+    ("docs/dev/ex*", ".", "programs of benchmarks/ run it"),
     (
         "*",
         r"(python3 -m venv|pip install|python -m pip|echo .regard\[serve\])",

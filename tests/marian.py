@@ -48,8 +48,7 @@ def vocabulary_of(*models: bytes) -> dict[str, int]:
 
 
 def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
-    """Write a model in the Marian format of Hugging Face, and return its folder. `options`: values of the
-    config."""
+    """Write a model in the Marian format of Hugging Face, and return its folder. `options`: values of the config."""
     import torch
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 

@@ -16,8 +16,7 @@ from typing import Any
 
 NAMES = {"socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"}
 LOCAL = re.compile(r"localhost|127\.[\d.]+|::1|::|0\.0\.0\.0|")
-"""Names and addresses of this machine, except for DNS, because a local DNS server sends requests to other
-machines."""
+"""Names and addresses of this machine, except for DNS, because a local DNS server sends requests to other machines."""
 DNS = 53
 FAR4 = re.compile(r"sa_family=AF_INET, sin_port=htons\((\d+)\), sin_addr=inet_addr\(\"([^\"]*)\"\)")
 FAR6 = re.compile(r"sa_family=AF_INET6, sin6_port=htons\((\d+)\).*?inet_pton\(AF_INET6, \"([^\"]*)\"")

@@ -123,9 +123,8 @@ def decode_outputs(answer: Mapping[str, Any]) -> list[Array] | None:
 def equal_arrays(left: Array, right: Array, valid_steps: Array | None = None) -> bool:
     """Return whether two arrays are equal up to rounding errors, including shape, NaN and infinities.
 
-    Everything in the course that is computed twice is compared with this function: an answer with the expected
-    answer, and an answer with its repetition.
-    Only steps where `valid_steps` (B, T) is True are compared.
+    Everything in the course that is computed twice is compared with this function: an answer with the expected answer,
+    and an answer with its repetition. Only steps where `valid_steps` (B, T) is True are compared.
 
     >>> equal_arrays(np.array([1.0, 2.0]), np.array([1.0, 2.0001])), equal_arrays(np.ones(2), np.ones((2, 1)))
     (True, False)

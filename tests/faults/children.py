@@ -80,9 +80,7 @@ class Ended:
 
 
 def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()) -> Child:
-    """Start `work` in a child with the working directory `folder`; `work` receives a descriptor for its
-    reports.
-    """
+    """Start `work` in a child with the working directory `folder`; `work` receives a descriptor for its reports."""
     out, err, told = (os.memfd_create(name) for name in ("out", "err", "told"))
     gc.freeze()
     pid = os.fork()

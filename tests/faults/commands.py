@@ -3,13 +3,12 @@
     python -m tests.faults commands --seed 7 --count 20000      number of trials
     python -m tests.faults commands --seed 7 --only 123         repeat one trial, with its full output
 
-Each command line runs in a forked child, as a user with few rights. The working directory is a site with small
-runs, which is restored afterwards. A correct command ends with status 0, 1 or 2, or with the status of the
-signal that stopped the command after the time limit. If the status is not 0, standard error contains one line
-from Regard; if the status is 2, this line names the invalid value. Nothing is unpickled. Nothing is written
-outside the named paths, and a refused command changes nothing. No process and no temporary file remains.
-Modules that are planted in the site are not executed. The output contains no control characters. Standard
-streams may be closed.
+Each command line runs in a forked child, as a user with few rights. The working directory is a site with small runs,
+which is restored afterwards. A correct command ends with status 0, 1 or 2, or with the status of the signal that
+stopped the command after the time limit. If the status is not 0, standard error contains one line from Regard; if the
+status is 2, this line names the invalid value. Nothing is unpickled. Nothing is written outside the named paths, and a
+refused command changes nothing. No process and no temporary file remains. Modules that are planted in the site are not
+executed. The output contains no control characters. Standard streams may be closed.
 """
 
 import contextlib

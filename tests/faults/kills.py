@@ -1,10 +1,9 @@
 """Kill a process, or simulate a disk failure, at its n-th file operation.
 
-Operations are counted by Python's audit events (opening for writing, mkdir, rename and replace, unlink, rmdir,
-link, truncate, chmod). Functions without audit events are replaced (`os.fsync`, `os.write`, each write of a file
-when it leaves the buffer), and the exchange of two names is counted by the call of the C library. Writes by C
-libraries are not counted; the sizes of the written files show that no library used by Regard writes in this way
-(see `test_operations`).
+Operations are counted by Python's audit events (opening for writing, mkdir, rename and replace, unlink, rmdir, link,
+truncate, chmod). Functions without audit events are replaced (`os.fsync`, `os.write`, each write of a file when it
+leaves the buffer), and the exchange of two names is counted by the call of the C library. Writes by C libraries are not
+counted; the sizes of the written files show that no library used by Regard writes in this way (see `test_operations`).
 """
 
 import builtins
@@ -37,8 +36,7 @@ EVENTS = {
 GROWING = {"open", "write", "mkdir", "fsync", "link", "symlink"}
 """Operations that fail on a full disk; renaming and removing files still work."""
 WAYS = ("die", "half", "full", "io")
-"""Exit before the operation; exit after half of a write; no disk space from this operation on; a single device
-error.
+"""Exit before the operation; exit after half of a write; no disk space from this operation on; a single device error.
 """
 
 

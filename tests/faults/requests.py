@@ -40,8 +40,7 @@ FINAL = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d) ", re.MULTILINE)
 BEYOND = 2**20
 """Size of a request that the explorer refuses without reading the whole request: four times its limit."""
 SIDE_BY_SIDE, TOGETHER = 32, 500
-"""Numbers of parallel connections, and of requests after which an answer is compared with the first.
-"""
+"""Numbers of parallel connections, and of requests after which an answer is compared with the first."""
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get", "X" * 300)
 TEXTS = ("", INPUT, "BCX", "A" * 20_001, "\x00", "\u2028", "é" * 50, "<script>alert(1)</script>", "../../etc/passwd")
 NUMBERS = (0, 1, -1, 7, 2**31, 2**32, 2**63, 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324, 1.0)

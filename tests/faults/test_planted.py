@@ -13,8 +13,7 @@ from tests.command_lines import LINES as COMMAND_LINES, add_models, make_folder
 from tests.faults.planted import RAN, extra_names, installed_files, loaded_files, plant, tried_names
 
 CONSOLE = [sys.executable, "-c", "import sys; del sys.path[0]; from regard.cli import main; sys.exit(main())"]
-"""The command `regard`, whose sys.path starts with its folder, not with the working directory.
-"""
+"""The command `regard`, whose sys.path starts with its folder, not with the working directory."""
 MODULE = [sys.executable, "-m", "regard"]
 READY = "(Ctrl-C ends it)"
 LINES = {name: lines[0] for name, lines in COMMAND_LINES.items()}
@@ -92,9 +91,7 @@ def test_no_planted_module_is_executed(site: Path, loaded_names: set[str], as_fo
 
 
 def test_python_m_does_not_import_from_the_current_directory(site: Path, loaded_names: set[str]) -> None:
-    """Python imports some modules from the working directory before Regard starts, so these modules are left
-    out.
-    """
+    """Python imports some modules from the working directory before Regard starts, so these modules are left out."""
     names = loaded_names - sys.stdlib_module_names - {"regard"}
     assert plant(site, names) > 100
     found = run(MODULE, ["tasks"], site)

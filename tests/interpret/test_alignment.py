@@ -132,9 +132,7 @@ def test_selects_a_set_of_complementary_heads() -> None:
 
 
 def test_reports_on_pairs_outside_the_selection() -> None:
-    """For random links, the best set on the pairs of the selection is not better than chance on the other
-    pairs.
-    """
+    """For random links, the best set on the pairs of the selection is not better than chance on the other pairs."""
     weights, known = make_pairs(400, right={})
     found = choose_heads(weights, HEADS, known, against="all").found["set of heads"].error_rate
     assert found is not None and found.mean > 0.7

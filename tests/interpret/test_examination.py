@@ -155,9 +155,7 @@ def test_a_report_of_many_heads_is_short() -> None:
 
 
 def test_rank_correlation_of_a_worked_example() -> None:
-    """For ranks 1 2 3 4 and 2 1 4 3, the correlation is 1 - 6 · 4 / (4 · 15) = 0.6; tied values have equal
-    ranks.
-    """
+    """For ranks 1 2 3 4 and 2 1 4 3, the correlation is 1 - 6 · 4 / (4 · 15) = 0.6; tied values have equal ranks."""
     assert correlation(np.array([[0.1, 0.2, 0.3, 0.4]]), np.array([[20.0, 10, 40, 30]])) == pytest.approx(0.6)
     assert correlation(np.array([[1.0, 1, 2]]), np.array([[5.0, 5, 7]])) == pytest.approx(1.0)
     assert np.isnan(correlation(np.ones((1, 3)), np.array([[1.0, 2, 3]])))

@@ -138,8 +138,7 @@ def test_a_result_can_be_read_saved_and_drawn(case: Any, tmp_path: Path) -> None
 
 
 def test_a_cancelling_pair_is_said_to_overshoot() -> None:
-    """Two heads that cancel each other: one restores much more than the whole difference, together they do
-    not."""
+    """Two heads that cancel each other: one restores much more than the whole difference, together they do not."""
     result = regard.patch(trap_model("cancelling", 0).subject, "^abcbab", "^cacbba")
     heads, together = result.heads["decoder.0.self_attention"], result.layers["decoder.0.self_attention"]
     assert max(heads) > 2 and min(heads) < -1 and together == pytest.approx(1, abs=0.05)

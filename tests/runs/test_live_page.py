@@ -34,8 +34,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "sort": {"model": "transformer", "hidden": 12, "heads": 2, "inner": 8, "steps": 10, "positions": "rotary"}
     | {"pre_norm": False, "activation": "gelu", "bias": True, "tied": False, "output_bias": True},
 }
-"""One run for each kind of model, score, position and cell; all sizes differ, so that exchanged axes are detected.
-"""
+"""One run for each kind of model, score, position and cell; all sizes differ, so that exchanged axes are detected."""
 
 
 @pytest.fixture(scope="session", params=list(RUNS))

@@ -203,9 +203,7 @@ def test_limit_of_connections(shown: str) -> None:
 
 
 def test_interventions_of_one_client_do_not_affect_others(shown: str) -> None:
-    """Twenty threads with different interventions and twenty threads without interventions run
-    simultaneously.
-    """
+    """Twenty threads with different interventions and twenty threads without interventions run simultaneously."""
     changes: list[list[Any]] = [[{"layer": "cross", "heads": [index % 2], "to": "off"}] for index in range(20)]
     bodies = [{"input": INPUT, "interventions": interventions} for interventions in [*changes, *([[]] * 20)]]
     expected = [json.loads(send(shown, asked(body)).body)["map"] for body in bodies]

@@ -83,9 +83,7 @@ def test_every_format_contains_interventions_and_predictions(
 
 
 def test_figure_shows_the_interventions(changed: AttentionMap, trained: regard.AnswerRun, tmp_path: Path) -> None:
-    """Interventions are drawn, not only stored as metadata: the comments of an SVG contain the text of its
-    glyphs.
-    """
+    """Interventions are drawn, not only stored as metadata: the comments of an SVG contain the text of its glyphs."""
     comments = re.findall(r"<!-- (.*?) -->", changed.save(tmp_path / "a.svg").read_text(encoding="utf-8"))
     assert any(OFF in each for each in comments) and any(
         "Prediction without interventions" in each for each in comments

@@ -80,9 +80,7 @@ def printed(attention: AttentionMap, width: int = 80) -> list[str]:
 
 
 def written(heads: int, words: list[str], layers: int = 2) -> AttentionMap:
-    """Return the map of a translation, in which one head of the last layer aligns and all other heads are
-    uniform.
-    """
+    """Return the map of a translation, in which one head of the last layer aligns and all other heads are uniform."""
     even = np.full((heads, len(words), len(words)), 1 / len(words), dtype=np.float32)
     sharp = even.copy()
     sharp[-1] = np.eye(len(words))

@@ -6,9 +6,8 @@
     normalizer   weights = softmax(scores)             `attention_weights`
     context      context = weights V                   `weighted_sum`
 
-`AttentionLayer.contexts` evaluates these equations, or calls PyTorch's fused kernel. Its method
-`weigh` computes the weights of a layer with other parts (`regard.attention.mechanism`). Shapes use the letters
-defined in `functional`.
+`AttentionLayer.contexts` evaluates these equations, or calls PyTorch's fused kernel. Its method `weigh` computes the
+weights of a layer with other parts (`regard.attention.mechanism`). Shapes use the letters defined in `functional`.
 
 A layer has at most one hook. A hook is immutable. A nested context sets a new hook, and restores the old one on exit.
 """

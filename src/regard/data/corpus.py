@@ -444,8 +444,7 @@ No word and no `END` begins with this prefix.
 """
 
 Tokens = tuple[np.ndarray, np.ndarray]
-"""The concatenated tokens of all sentences (N,) uint32, with `EOS` after each, and the tokens per sentence (S,).
-"""
+"""The concatenated tokens of all sentences (N,) uint32, with `EOS` after each, and the tokens per sentence (S,)."""
 
 
 class CachedTokenizer(dict[str, int]):

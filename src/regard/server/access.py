@@ -1,9 +1,8 @@
 """Access control by host, origin and token, security headers, and a handler for unexpected errors.
 
-A server on this machine accepts only the host names of this machine. Otherwise a web page of another site could
-reach the server through a domain name that resolves to this machine (DNS rebinding). A server for other
-machines requires a token, as in Jupyter: first in the URL, then in a cookie. Requests from pages of other
-origins are rejected.
+A server on this machine accepts only the host names of this machine. Otherwise a web page of another site could reach
+the server through a domain name that resolves to this machine (DNS rebinding). A server for other machines requires a
+token, as in Jupyter: first in the URL, then in a cookie. Requests from pages of other origins are rejected.
 """
 
 import asyncio

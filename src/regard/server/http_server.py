@@ -1,9 +1,8 @@
 """The HTTP server: uvicorn with timeouts for slow clients, a connection limit, and an immediate shutdown.
 
-uvicorn by default waits without a limit for the head of a request, for the rest of a rejected body, and for a
-client that does not read its response. uvicorn's `limit_concurrency` rejects requests while too many
-connections are open, so idle connections would block all requests. This server rejects connections beyond the
-limit instead.
+uvicorn by default waits without a limit for the head of a request, for the rest of a rejected body, and for a client
+that does not read its response. uvicorn's `limit_concurrency` rejects requests while too many connections are open, so
+idle connections would block all requests. This server rejects connections beyond the limit instead.
 """
 
 import asyncio

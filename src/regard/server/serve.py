@@ -38,11 +38,10 @@ def show(
 ) -> None:
     """Serve a page that shows the attention of a model, until interrupted.
 
-    `port`: 1 to 65535; None for 8137, or any free port if 8137 is in use. `host`: the address to listen on.
-    Other machines can reach the page only if `host` is not a loopback address, and only with the token in the
-    printed address. The token is the value of the environment variable REGARD_TOKEN, or a random token.
-    `browser`: open the page in a browser. `compare_with`: other models whose attention on the same inputs can be
-    compared.
+    `port`: 1 to 65535; None for 8137, or any free port if 8137 is in use. `host`: the address to listen on. Other
+    machines can reach the page only if `host` is not a loopback address, and only with the token in the printed
+    address. The token is the value of the environment variable REGARD_TOKEN, or a random token. `browser`: open the
+    page in a browser. `compare_with`: other models whose attention on the same inputs can be compared.
 
     Returns after Ctrl-C; other signals end the process as usual. Raises `InputError` if the extra `serve` is not
     installed, the token is unsuitable, or a model in `compare_with` has no matching layer, and `MachineError` if the

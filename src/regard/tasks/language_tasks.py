@@ -473,8 +473,7 @@ class DyckTaskConfig(TaskOptions):
     """Size of the task."""
 
     max_len: Annotated[int, Limits(2, 10_000)] = 40
-    """Largest number of brackets in training (even). Lengths are uniform over the even numbers up to this
-    number."""
+    """Largest number of brackets in training (even). Lengths are uniform over the even numbers up to this number."""
     test_len: int = 100
     """Largest number of brackets in a test, with --sample-len."""
     vocab_size: Annotated[int, Limits(1, len(BRACKETS))] = 4

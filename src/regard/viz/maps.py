@@ -213,10 +213,9 @@ class Map:
         """The head that aligns outputs with inputs best; None without encoder-decoder attention.
 
         The result is the head chosen for alignment, if this map contains it. Otherwise, if the task defines the
-        relevant keys, the result is the head with most weight on these keys. Otherwise, the result is the head
-        with the largest sum over keys of the maximal weight that any query gives to the key. This sum is large
-        if different outputs attend to different inputs, and small if all outputs attend to the same input or
-        attend uniformly.
+        relevant keys, the result is the head with most weight on these keys. Otherwise, the result is the head with the
+        largest sum over keys of the maximal weight that any query gives to the key. This sum is large if different
+        outputs attend to different inputs, and small if all outputs attend to the same input or attend uniformly.
         """
         return self.selected_head or best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
 
