@@ -382,15 +382,11 @@ def match_weights(
             cost[row, column] = name_cost + 0.01 * (weight_ranks[name] - slot_ranks[id(slot)]) ** 2
             if slot.owner == "other" and len(axes) == 2:
                 cost[row, column] += 0.05 * ((axes == (1, 0)) != layout.transposed)
-            views[row, column] = partial(_oriented, open=slot.open, axes=axes)
+            views[row, column] = partial(lambda axes, open, parameter: open(parameter).transpose(axes), axes, slot.open)
     from scipy.optimize import linear_sum_assignment  # loads in a quarter of a second
 
     pairs = zip(*linear_sum_assignment(cost), strict=True)
     return {names[row]: (slots[column], views[row, column]) for row, column in pairs if (row, column) in views}
-
-
-def _oriented(parameter: Array, open: View, axes: tuple[int, ...]) -> Array:
-    return open(parameter).transpose(axes)
 
 
 def _reorder(names: list[str], layout: WeightLayout) -> list[str]:

@@ -109,7 +109,7 @@ def parse(
     `InputError` with one line for invalid flags.
     """
     if wants_help(argv):
-        page = _describe(default, prog=prog, description=description, groups=groups, defaults=defaults or {})
+        page = _describe(default, prog, description, groups, defaults or {})
         raw_output().write(page.text(is_help_all(argv)))
         raise ShownHelpError(page)
     _check_words(default, argv)
@@ -144,12 +144,7 @@ def _read(default: Flags, argv: list[str], prog: str, description: str) -> Flags
 
 
 def _describe(
-    default: Any,
-    *,
-    prog: str,
-    description: str,
-    groups: Mapping[str, Sequence[str]] | None,
-    defaults: Mapping[str, str],
+    default: Any, prog: str, description: str, groups: Mapping[str, Sequence[str]] | None, defaults: Mapping[str, str]
 ) -> Page:
     """Return the help of the flags under the titles of `groups`. `defaults`: descriptions of defaults that are not
     the value of the flag."""

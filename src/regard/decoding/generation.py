@@ -82,16 +82,13 @@ def generate(
     while most:
         room = most if longest is None else min(most, longest - max(map(len, texts), default=0))
         found = _continue(decoder, texts, search, room, f"draw/{most}/" if answers else "draw/")
-        # Only single continuations are extended.
-        answers = [[_join(*old, *new)] for old, new in zip(answers, found, strict=True)] if answers else found
         most -= room
         texts = [[*text, *best.tokens][-(longest or 0) // 2 :] for text, (best, *_) in zip(texts, found, strict=True)]
+        for number, ([old], [new]) in enumerate(zip(answers, found, strict=False)):  # without beams, there is one each
+            total = old.log_probability + new.log_probability
+            found[number] = [replace(new, tokens=old.tokens + new.tokens, log_probability=total, score=total)]
+        answers = found
     return answers
-
-
-def _join(start: Hypothesis, end: Hypothesis) -> Hypothesis:
-    total = start.log_probability + end.log_probability
-    return replace(end, tokens=start.tokens + end.tokens, log_probability=total, score=total)
 
 
 def _continue(

@@ -40,54 +40,9 @@ OWN = "of Regard's own"
 FIRST = "The cat sat on the mat"
 """Text with which a model without inputs runs first, to find its attention layers."""
 
-SENTENCES: Mapping[str, Sequence[str]] = {
-    "en": (
-        "The dog did not cross the street because it was too {tired}.",
-        "Anna gave Paul a book, and Paul gave Anna a {pen}.",
-        "The keys to the old house are on the kitchen {table}.",
-        "In summer the children swim in the lake behind the {school}.",
-    ),
-    "de": (
-        "Der Hund lief nicht über die Straße, weil er zu {müde} war.",
-        "Die Schlüssel zum alten Haus liegen auf dem {Tisch}.",
-    ),
-    "fr": (
-        "Le chien n'a pas traversé la rue parce qu'il était trop {fatigué}.",
-        "Les clés de la vieille maison sont sur la {table}.",
-    ),
-    "es": (
-        "El perro no cruzó la calle porque estaba demasiado {cansado}.",
-        "Las llaves de la casa vieja están sobre la {mesa}.",
-    ),
-    "it": (
-        "Il cane non ha attraversato la strada perché era troppo {stanco}.",
-        "Le chiavi della vecchia casa sono sul {tavolo}.",
-    ),
-    "nl": (
-        "De hond stak de straat niet over omdat hij te {moe} was.",
-        "De sleutels van het oude huis liggen op de {tafel}.",
-    ),
-    "pt": (
-        "O cachorro não atravessou a rua porque estava muito {cansado}.",
-        "As chaves da casa velha estão sobre a {mesa}.",
-    ),
-    "ru": ("Собака не перешла дорогу, потому что она слишком {устала}.", "Ключи от старого дома лежат на {столе}."),
-    "zh": ("那只狗没有过马路,因为它太{累}了。", "旧房子的钥匙在{桌子}上。"),
-}
+EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
+SENTENCES: Mapping[str, Sequence[str]] = EXAMPLES["sentences"]
 """Sentences by language. The word in braces is masked, or omitted so that the model predicts it."""
-OPINIONS = (
-    "The film was long, but I enjoyed every minute of it.",
-    "The service was slow, and the food was cold.",
-    "I am not sure what to think of this book.",
-)
-NAMES = ("Marie Curie was born in Warsaw and worked in Paris.", "Anna met Paul Smith of Siemens in Berlin.")
-ARTICLES = (
-    "The town library will close for two months from Monday while its roof is repaired. Books can be returned at"
-    " the town hall, which also has a small reading room. The work became necessary after rain damaged the upper"
-    " floor last winter.",
-    "A farmer in the north of the country has found a Roman road below his field. It is six metres wide and paved"
-    " with flat stones. Archaeologists will examine it in spring, before the field is sown again.",
-)
 
 
 class Examples(NamedTuple):
@@ -186,13 +141,13 @@ def _own_texts(model: Any, adapter: Adapter, header: Mapping[str, Any]) -> tuple
             prefix = next((str(value.get("prefix", "")) for value in to.values() if isinstance(value, dict)), "")
             return [prefix + _whole(sentence) for sentence in SENTENCES["en"]], None
         if "summarization" in tags:
-            return ARTICLES, None
+            return EXAMPLES["articles"], None
     language = _language(getattr(tokenizer, "source_lang", None) or getattr(tokenizer, "src_lang", None))
     language = language or _language(header.get("language")) or "en"
     known = language in SENTENCES
     sentences = SENTENCES[language if known else "en"]
     if isinstance(adapter, ClassifierAdapter) and language == "en":
-        return NAMES if "TokenClassification" in name else OPINIONS, None
+        return EXAMPLES["names"] if "TokenClassification" in name else EXAMPLES["opinions"], None
     if isinstance(adapter, MaskedLMAdapter) and (mask := getattr(tokenizer, "mask_token", None)):
         texts = [re.sub("{.*?}", lambda word: mask, sentence) for sentence in sentences]
     elif isinstance(adapter, CausalLMAdapter):

@@ -103,7 +103,10 @@ def remove_heads(
     layer = prunable[name]
     modules = [layer.layer, layer.output, *layer.layer.modules()]
     # Parameters and counts, such as the number of heads, are restored if the outputs differ.
-    before = [(dict(module._parameters), _counts(module)) for module in modules]
+    before = [
+        (dict(module._parameters), {name: value for name, value in vars(module).items() if isinstance(value, int)})
+        for module in modules
+    ]
     shrink(layer.layer, layer.output, layer.heads, kept)
     try:
         difference = float((answer() - expected).abs().max() / expected.abs().max().clamp(min=1))
@@ -117,10 +120,6 @@ def remove_heads(
             f"heads of {name!r} cannot be removed from {type(model).__name__}: its output differs from"
             " the output with these heads disabled; disable the heads instead"
         )
-
-
-def _counts(module: nn.Module) -> dict[str, int]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, int)}
 
 
 def save_pruned(

@@ -103,11 +103,9 @@ def give_own_biases(model: nn.Module) -> None:
             setattr(layer, BIASES, copy.deepcopy(getattr(owner, BIASES)))
             setattr(layer, HAS_BIASES, True)
         setattr(layer, COMPUTES_BIASES, True)
-        layer.register_forward_pre_hook(_drop_passed_biases, with_kwargs=True)
-
-
-def _drop_passed_biases(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    return args, kwargs | {"position_bias": None}
+        layer.register_forward_pre_hook(
+            lambda layer, args, kwargs: (args, kwargs | {"position_bias": None}), with_kwargs=True
+        )
 
 
 def shrink_model(model: nn.Module, kept: dict[str, dict[str, Any]]) -> None:

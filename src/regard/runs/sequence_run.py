@@ -110,18 +110,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         ensemble: Sequence[SequenceRun] = (),
     ) -> list[str]:
         """Return the best answer to each text, in order; options as in `search`."""
-        answers = self.search(
-            texts,
-            beam=beam,
-            length_penalty=length_penalty,
-            batchsize=batchsize,
-            engine=engine,
-            precision=precision,
-            scored=False,
-            controls=controls,
-            ensemble=ensemble,
-        )
-        return [best.text for best, *_ in answers]
+        options: dict[str, Any] = {name: value for name, value in locals().items() if name != "self"}
+        return [best.text for best, *_ in self.search(**options, scored=False)]
 
     def search(
         self,
@@ -156,17 +146,11 @@ class SequenceRun(Run[TaskPart, ModelPart]):
         from regard.decoding.translation import Search, blank_answer, translate
 
         check_range("batchsize", batchsize, 1, 10**6)
-        search = Search(
-            beam=(1 if temperature else self.usual_beam) if beam is None else beam,
-            length_penalty=self.usual_length_penalty if length_penalty is None else length_penalty,
-            n_best=n_best,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-            controls=controls or Controls(),
-            traced=traced,
-        )
+        beam = (1 if temperature else self.usual_beam) if beam is None else beam
+        penalty = self.usual_length_penalty if length_penalty is None else length_penalty
+        drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        options: dict[str, Any] = {"beam": beam, "length_penalty": penalty, "n_best": n_best, "traced": traced}
+        search = Search(**options, **drawn, controls=controls or Controls())
         texts = [texts] if isinstance(texts, str) else list(texts)
         runs: list[SequenceRun[Any, Any]] = [self, *ensemble]
         for run in runs:

@@ -414,9 +414,8 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
         seed: int = 0,
     ) -> list[list[Candidate]]:
         """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 200 of a text;
-        else 20, or fewer if the model has fewer positions left). The prompt and the text of a continuation are the
-        whole text: a continuation that begins with a new word begins with a space. Beyond its positions, a model of a
-        text reads only the last half of them.
+        else 20, or fewer if the model has fewer positions left). A continuation that begins with a new word begins with
+        a space. Beyond its positions, a model of a text reads only the last half of them.
 
         `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
         from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the

@@ -34,10 +34,9 @@ from regard.training.config import TrainingConfig
 # products of the backward pass. This module computes one chunk of target steps at a time, from states to gradients. The
 # chunk stays in the processor's cache, in reused memory. Only the gradients of the states and of the weight are stored.
 #
-# Apart from the matrix products, the passes over a chunk take most of the time. Three optimizations reduce these
-# passes. The gradients are divided by the sum of the softmax instead of the softmax itself, because the gradients
-# have far fewer values. The uniform part of label smoothing is computed from a sum of states and a sum of the
-# weight. Powers have base 2, because PyTorch computes powers of 2 three times as fast as powers of e.
+# Apart from the products, the passes over a chunk take most of the time. Fewer are needed because the gradients are
+# divided by the sum of the softmax, not the softmax, which has far more values; and because the uniform part of label
+# smoothing comes from sums of the states and of the weight. PyTorch computes powers of 2 three times as fast as of e.
 #
 # Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 

@@ -94,8 +94,7 @@ def _products() -> dict[str, Callable[[], object]]:
 
 
 Metrics = dict[str, float]
-METRICS_EVERY = 10
-"""Number of training steps between two lines of metrics. Losses of other steps stay on a GPU, which does not wait."""
+METRICS_EVERY = 10  # Number of steps between two lines of metrics; other losses stay on a GPU, which does not wait
 CHECKPOINT_EVERY = 500
 """Number of training steps between two checkpoints. A killed process loses at most this number of steps."""
 
@@ -171,11 +170,11 @@ class Learner:
                 loss, correct = self.learn(lr)
                 last, validation = state.step == settings.steps, Metrics()
                 due = bool(settings.validate_every) and state.step % settings.validate_every == 0
-                kept = state.step in snapshot_steps
-                if not (last or due or kept or state.step % METRICS_EVERY == 0 or context.device == CPU):
+                reads = state.step % METRICS_EVERY == 0 or state.step in snapshot_steps or context.device == CPU
+                if not (last or due or reads):
                     continue
                 value = self._read(loss, lr)
-                if kept and context.first:
+                if state.step in snapshot_steps and context.first:
                     self._weights().save_weights(folder, "snapshots")
                 if validate is not None and (due or last):
                     validation = self._validated(validate)

@@ -82,7 +82,7 @@ class MapData(TypedDict):
     prediction: list[int] | str | None
     truth: list[int] | str | None
     outputs: list[str]
-    probabilities: list[float]  # `null` if not finite
+    probabilities: list[float | None]  # `null` if not finite
     layers: list[LayerData]
     opens: str | None  # the layer shown first: the encoder-decoder layer that aligns best
     head: int | None  # the head shown first, if one was chosen for alignment
@@ -296,7 +296,7 @@ def map_data(attention: Map, levels: int | None = None, *, thumbnails: bool = Fa
         "prediction": attention.prediction,
         "truth": attention.truth,
         "outputs": attention.outputs,
-        "probabilities": [_json_number(probability) for probability in attention.probabilities],
+        "probabilities": [round(value, 6) if math.isfinite(value) else None for value in attention.probabilities],
         "layers": [layer_data(layer, levels, thumbnail=thumbnails) for layer in attention.layers.values()],
         "opens": None if aligned is None else aligned.layer.name,
         "head": None if selected is None else selected.head,
@@ -309,11 +309,6 @@ def map_data(attention: Map, levels: int | None = None, *, thumbnails: bool = Fa
     if attention.sums is not None:
         data["sums"] = _plain(attention.sums)
     return data
-
-
-def _json_number(value: float) -> Any:
-    """Return a rounded number, or None if it is not finite, since JSON cannot represent it."""
-    return round(value, 6) if math.isfinite(value) else None
 
 
 def _plain(value: Any) -> Any:

@@ -223,7 +223,13 @@ def _change_expression(part: Expression) -> Iterator[Change]:
     if isinstance(part, Elementwise) and len(part.arguments) == 1 and isinstance(part.function, TableFunction):
         values = {type(value) for value in part.function.table.values()}
         for sign, limit in product(RELATIONS if values == {bool} else (), range(3)):
-            condition = part.arguments[0].map(partial(_compare, RELATIONS[sign], limit))
+            condition = part.arguments[0].map(
+                partial(
+                    lambda relation, limit, value: relation(value, limit) if type(value) is int else None,
+                    RELATIONS[sign],
+                    limit,
+                )
+            )
             yield "limit", {"sign": sign, "limit": limit}, condition
     if isinstance(part, Aggregate) and part.values in (tokens, indices):
         read, needed = ("letter", "position") if part.values is tokens else ("position", "letter")
@@ -233,10 +239,6 @@ def _change_expression(part: Expression) -> Iterator[Change]:
         for shift, where in ((1, "after"), (-1, "before")):
             place = aggregate(part.selector, indices).map(partial(_shift, shift))
             yield "near", {"where": where}, aggregate(select(indices, place), part.values)
-
-
-def _compare(relation: Callable[[Any, Any], bool], limit: int, value: Any) -> Any:
-    return relation(value, limit) if type(value) is int else None
 
 
 def _shift(by: int, value: Any) -> Any:

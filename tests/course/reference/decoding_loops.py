@@ -61,12 +61,13 @@ def greedy_search(step: Step, start: int, end: int, longest: int) -> list[int]:
 def beam_search(step: Step, start: int, end: int, width: int, longest: int, alpha: float) -> tuple[list[int], float]:
     """Return the tokens of the best hypothesis in a beam of `width`, and its score.
 
-    step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of tokens, which
-    begins with `start`. After each step the beam keeps the `width` hypotheses with the largest sums of
-    log-probabilities, among all continuations of all hypotheses. A hypothesis that ends with `end` is not continued,
-    but keeps competing for its place in the beam. Stop when all hypotheses have ended, or after `longest` tokens. The
-    answer is the hypothesis of the beam with the largest score: sum of log-probabilities / length ** alpha, where the
-    length is the number of tokens in the answer. Returns a list of tokens, without `start`, with `end` if it was
+    step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of tokens,
+    which begins with `start`.
+    After each step the beam keeps the `width` hypotheses with the largest sums of log-probabilities, among all
+    continuations of all hypotheses. A hypothesis that ends with `end` is not continued, but keeps competing for
+    its place in the beam. Stop when all hypotheses have ended, or after `longest` tokens. The answer is the
+    hypothesis of the beam with the largest score: sum of log-probabilities / length ** alpha, where the length
+    is the number of tokens in the answer. Returns a list of tokens, without `start`, with `end` if it was
     reached; and the score.
     """
     beam: list[tuple[float, list[int]]] = [(0.0, [])]

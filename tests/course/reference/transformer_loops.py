@@ -131,7 +131,8 @@ def encoder_layer(states: Array, parameters: Parameters, heads: int, mask: Array
     parameters: a dictionary with w_q, w_k, w_v, w_o (D, D); w_1 (D, F), b_1, w_2 (F, D), b_2; and gain_1,
     shift_1, gain_2, shift_2 (D,) of the two layer norms, which divide by √(variance + 1e-5).
 
-    Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner), forward(self, states, mask=None)
+    Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner),
+    forward(self, states, mask=None)
     """
     p = to_lists(parameters)
     masks = [None] * len(states) if mask is None else mask.tolist()

@@ -1,10 +1,12 @@
 """Explanation methods: the table of all methods, and their results on a run or an external model."""
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,33 +129,7 @@ def random_heads(trial: Trial[Any]) -> dict[str, np.ndarray]:
     return {layer.name: torch.rand(layer.heads, generator=generator).numpy() for layer in trial.subject.layers}
 
 
-SOURCES = {
-    "attention": "mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019",
-    "best_head": "the head of that layer with the most attention on relevant inputs in other inputs",
-    "weighted_values": "Kobayashi et al. 2020, Attention is not only a weight",
-    "output_norm": "norm of what a head adds to the residual stream; Kobayashi et al. 2020",
-    "attention_x_gradient": "Barkan et al. 2021, Grad-SAM, with absolute gradients",
-    "rollout": "Abnar and Zuidema 2020, Quantifying attention flow in transformers",
-    "flow": "Abnar and Zuidema 2020, Quantifying attention flow in transformers",
-    "value_zeroing": "Mohebbi et al. 2023, Quantifying context mixing in transformers",
-    "gradient": "Simonyan et al. 2014, Deep inside convolutional networks; here the norm",
-    "gradient_x_input": "Shrikumar et al. 2016, Not just a black box",
-    "integrated_gradients": "Sundararajan et al. 2017, Axiomatic attribution; baseline zero",
-    "integrated_gradients_mean": "Sundararajan et al. 2017, Axiomatic attribution; baseline: mean of other inputs",
-    "ablation_zero": "Li et al. 2016, Representation erasure; heads: Michel et al. 2019",
-    "ablation_mean": "Wang et al. 2023, Interpretability in the wild",
-    "ablation_resampled": "Chan et al. 2022, Causal scrubbing: resampling ablation",
-    "other_tokens": "mean change over all other tokens at a position",
-    "gate": "Michel et al. 2019, Are sixteen heads really better than one?",
-    "attribution_patching_mean": "Nanda 2023, with the mean of other inputs as the corrupted context",
-    "logit_attribution": "Elhage et al. 2021, A mathematical framework for transformer circuits; norms frozen",
-    "attribution_patching": "Nanda 2023, Attribution patching: activation patching at industrial scale",
-    "edge_patching": "Goldowsky-Dill et al. 2023, Path patching, with one edge as the path",
-    "eap": "Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
-    "eap_ig": "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)",
-    "oracle": "the known answer",
-    "random": "uniform random scores",
-}
+SOURCES: dict[str, str] = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf-8"))
 """Paper, or description, of each method."""
 FUNCTIONS: dict[Level, dict[str, MethodFunction]] = {
     "inputs": {
