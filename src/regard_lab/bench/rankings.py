@@ -64,7 +64,7 @@ def choose_methods(choices: Choice | Sequence[Choice] = ALL) -> list[ChosenMetho
     chosen = [method for text in texts for method in _load(text)]
     names_seen: dict[str, ChosenMethod] = {}
     for method in chosen:
-        if names_seen.setdefault(method.name, method).method is not method.method:
+        if names_seen.setdefault(method.name, method).method != method.method:
             raise InputError(f"two methods have the name {method.name!r}: rename one of the functions")
     return list(names_seen.values())
 
