@@ -81,3 +81,5 @@ def test_a_text_goes_on_beyond_the_positions(model: DecoderOnly) -> None:
     for search in (Search(), Search(beam=2)):
         with pytest.raises(InputError, match="exceed the model's"):
             generate(model, [[1, 2]], search, most=40, longest=12, slide=search.beam > 1)
+    [[after_long]] = generate(model, [[3] * 20 + window], Search(), most=1, longest=12, slide=True)
+    assert after_long.tokens == more.tokens

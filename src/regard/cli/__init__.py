@@ -13,7 +13,7 @@ import warnings
 from contextlib import nullcontext
 from typing import Any
 
-from regard.cli.help import is_help_all, stored_page, wants_help
+from regard.cli.help import stored_page, wants_help
 from regard.cli.terminal import escape_output, open_streams, print_message, raw_output
 from regard.errors import RegardError, unknown_choice
 from regard.progress import status_lines
@@ -127,7 +127,7 @@ def _dispatch(argv: list[str]) -> int:
     if argv[0] not in COMMANDS:
         return _fail(str(unknown_choice("command", argv[0], COMMANDS)), 2)
     if wants_help(argv) and (page := stored_page(argv[0], argv[1:])) is not None:
-        raw_output().write(page.text(is_help_all(argv)))
+        raw_output().write(page.text(argv))
         return 0
     return _guarded(argv[0], argv[1:])
 

@@ -1,8 +1,7 @@
 """Help of commands: the first flags of each, and pages that are shown without importing PyTorch.
 
 help.json has the page of every command and of every task and model of `regard train`, made from the dataclasses of
-flags by `make build-help` (docs/help_pages.py). A page of other words, such as a
-model of your own, is made when it is asked for.
+flags by `make build-help` (docs/help_pages.py). Other pages, as of a model of your own, are made when asked for.
 """
 
 import json
@@ -50,8 +49,9 @@ class Page(NamedTuple):
     description: str
     flags: list[Flag]
 
-    def text(self, every: bool) -> str:
-        """Return the page for the width of the terminal, with every flag or the first ones."""
+    def text(self, argv: list[str]) -> str:
+        """Return the page for the width of the terminal, with the first flags, or with every flag if `argv` asks."""
+        every = any(word.replace("_", "-") == HELP_ALL for word in argv)
         width = min(shutil.get_terminal_size().columns, WIDEST)
         bold = "\033[1m{}\033[0m" if sys.__stdout__ is not None and sys.__stdout__.isatty() else "{}"
         known = {flag.name: flag for flag in self.flags}
@@ -81,10 +81,6 @@ class ShownHelpError(SystemExit):
 
 def wants_help(argv: list[str]) -> bool:
     return any(word.replace("_", "-") in (*HELP, HELP_ALL) for word in argv)
-
-
-def is_help_all(argv: list[str]) -> bool:
-    return any(word.replace("_", "-") == HELP_ALL for word in argv)
 
 
 def stored_page(command: str, argv: list[str]) -> Page | None:

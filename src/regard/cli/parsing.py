@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import tyro
 
 from regard.arguments import Limits
-from regard.cli.help import Flag, Page, ShownHelpError, is_help_all, wants_help as wants_help
+from regard.cli.help import Flag, Page, ShownHelpError, wants_help as wants_help
 from regard.cli.terminal import raw_output
 from regard.errors import InputError, escape_controls, unknown_choice
 
@@ -110,7 +110,7 @@ def parse(
     """
     if wants_help(argv):
         page = _describe(default, prog, description, groups, defaults or {})
-        raw_output().write(page.text(is_help_all(argv)))
+        raw_output().write(page.text(argv))
         raise ShownHelpError(page)
     _check_words(default, argv)
     # Rewrite `--flag=True` as `--flag` and `--flag=False` as `--no-flag`, for boolean flags.

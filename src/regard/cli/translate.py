@@ -497,8 +497,8 @@ class GenerateFlags(SearchFlags):
     input: Path | None = None
     """File of prompts, one per line, instead of PROMPT."""
     new: int | None = None
-    """Number of tokens to generate. Beyond its positions, a model of a text reads only the last half of them. Default:
-    200 of a text; else, and with --beam, 20, or fewer if the model has fewer positions left."""
+    """Number of tokens to generate. Beyond the length of its training texts, a model of a text reads only the last half
+    of it. Default: 200 of a text; else, and with --beam, 20, or fewer if the model has fewer positions left."""
     storage: RunFlags = field(default_factory=RunFlags)
 
 

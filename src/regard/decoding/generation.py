@@ -58,9 +58,9 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` continuations of each prompt, best first, each with `most` tokens.
 
-    `longest`: largest number of tokens of prompt and continuation together. With `slide`, a continuation without beams
-    goes on beyond it: the model then reads only the last half of its positions. Raises `InputError` for a prompt that
-    is empty or too long.
+    `longest`: largest number of tokens of prompt and continuation together. With `slide`, prompts and continuations
+    without beams may exceed it: the model then reads only the last half of it. Raises `InputError` for a prompt that is
+    empty or too long.
 
     >>> from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
     >>> model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=5, longest=9)
@@ -73,12 +73,13 @@ def generate(
     for prompt in prompts:
         if not prompt:
             raise InputError("a prompt is empty: give at least one token")
-        if longest is not None and len(prompt) + (1 if slide else most) > longest:
+        if longest is not None and not slide and len(prompt) + most > longest:
             raise InputError(
                 f"{plural(most, 'token')} after a prompt of {len(prompt)} exceed the model's {longest} positions"
                 f": give --new {max(longest - len(prompt), 0)} or less, or a shorter prompt"
             )
-    decoder, texts, answers = PromptDecoder(model.eval()), prompts, list[list[Hypothesis]]()
+    decoder, answers = PromptDecoder(model.eval()), list[list[Hypothesis]]()
+    texts = [prompt if longest is None or len(prompt) < longest else prompt[-longest // 2 :] for prompt in prompts]
     while most:
         room = most if longest is None else min(most, longest - max(map(len, texts), default=0))
         found = _continue(decoder, texts, search, room, f"draw/{most}/" if answers else "draw/")

@@ -415,7 +415,7 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
     ) -> list[list[Candidate]]:
         """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 200 of a text;
         else 20, or fewer if the model has fewer positions left). A continuation that begins with a new word begins with
-        a space. Beyond its positions, a model of a text reads only the last half of them.
+        a space. Beyond the length of its training texts, a model of a text reads only the last half of it.
 
         `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
         from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
@@ -433,8 +433,8 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
         search = Search(beam=beam, n_best=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         prompts = [prompts] if isinstance(prompts, str) else list(prompts)
         tokens = [self.task.parse(prompt)[0].tolist() for prompt in prompts]
-        longest = None if self.model.learned_positions is None else self.task.longest
         slide = isinstance(self.task, Text) and beam == 1
+        longest = self.task.longest if slide or self.model.learned_positions is not None else None
         if new is None:
             left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)
             new = DEFAULT_TEXT if slide else max(1, min(DEFAULT_NEW, left))

@@ -19,6 +19,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from regard.arguments import Limits, public
+from regard.attention.mechanism import Mechanism
 from regard.errors import InputError
 from regard.io import refuse_links, write_file
 from regard.progress import counting_bar, print_status
@@ -313,9 +314,8 @@ def format_mean(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 
 def _tokenizers(comparison: Comparison) -> str:
-    tokenizers = sorted(
-        {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
-    )
+    known = {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds}
+    tokenizers = sorted(known - {"None"})
     if len(tokenizers) > 1:
         return f"; BLEU is not comparable, because its tokenizers are {', '.join(tokenizers)}"
     return f"; BLEU with tokenizer {tokenizers[0]}" if tokenizers else ""
@@ -343,6 +343,10 @@ def _differences(comparison: Comparison) -> list[RenderableType]:
     if min(contrast.seeds for contrast in contrasts) < (least := smallest_group(pairs)):
         note += f", which needs {least} seeds for {pairs} pair{'s' * (pairs > 1)}"
     note += ". Values and intervals are of the shift between variants (median difference, ranks)."
+    mechanisms = {str(variant.varied.get("attention", "softmax")) for variant in comparison.variants}
+    placed = sorted(text for text in mechanisms if Mechanism.parse(text).position)
+    if 0 < len(placed) < len(mechanisms):
+        note += f" Not only the part differs: {', '.join(placed)} replace the positions that the others have."
     return ["", table, Text(note, style="dim")]
 
 
