@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class MapData(TypedDict):
     prediction: list[int] | str | None
     truth: list[int] | str | None
     outputs: list[str]
-    probabilities: list[float | None]  # `null` if not finite
+    probabilities: list[float]  # `null` if not finite
     layers: list[LayerData]
     opens: str | None  # the layer shown first: the encoder-decoder layer that aligns best
     head: int | None  # the head shown first, if one was chosen for alignment
@@ -289,14 +289,14 @@ def _weight_count(attention: Map) -> int:
 def map_data(attention: Map, levels: int | None = None, *, thumbnails: bool = False) -> MapData:
     """Return a map as plain values; `levels` as in `pack`, or None: the weights stay arrays."""
     rounded = ROUNDED if levels == COARSE and not thumbnails else ""
-    aligned, selected = attention.aligned_head, attention.selected_head
+    aligned, selected, unknown = attention.aligned_head, attention.selected_head, cast(Any, None)
     data: MapData = {
         "task": attention.task,
         "input": attention.input,
         "prediction": attention.prediction,
         "truth": attention.truth,
         "outputs": attention.outputs,
-        "probabilities": [round(value, 6) if math.isfinite(value) else None for value in attention.probabilities],
+        "probabilities": [round(value, 6) if math.isfinite(value) else unknown for value in attention.probabilities],
         "layers": [layer_data(layer, levels, thumbnail=thumbnails) for layer in attention.layers.values()],
         "opens": None if aligned is None else aligned.layer.name,
         "head": None if selected is None else selected.head,
