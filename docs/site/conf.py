@@ -40,7 +40,7 @@ html_show_search_summary = False  # summaries fetch pages, which browsers forbid
 
 PARTS = {"Tutorials": "tutorials", "How-to guides": "how-to", "Reference": "reference", "Explanation": "explanation"}
 FIRST = {
-    "tutorials": ["first-model", "hugging-face", "translator", "larger-corpus"],
+    "tutorials": ["first-model", "hugging-face", "own-mechanism", "language-model", "translator", "larger-corpus"],
     "how-to": [
         "README",
         "install",

@@ -66,7 +66,7 @@ def test_sentences_name_steps_intervals_and_order() -> None:
         " on 4 of 6 seeds (and on 1 with some in the same snapshot).",
         "On at most half of the seeds: first-token (0 of 6).",
     ]
-    assert "Half of the outputs are correct from step 100 on (6 of 6 seeds)" in timeline.sentences[2]
+    assert "Half of the outputs are correct on 6 of 6 seeds, from this step on: 100;" in timeline.sentences[2]
     assert timeline.sentences[-1].endswith("lowest at step 100 with -0.500 nats, 0.000 at the end.")
     assert "96.9% interval" in timeline.notes[0]
     role = timeline.roles[0]

@@ -514,8 +514,8 @@ class Timeline(Result):
         performance = [
             f"The loss at the end is {loss:.4f} (median)."
             if math.isnan(correct)
-            else f"Half of the outputs are correct from step {format_steps(median_interval(answers))} on "
-            f"({reached} of {len(answers)} seeds); at the end {correct:.1%} are correct, at a loss of {loss:.4f} "
+            else f"Half of the outputs are correct on {reached} of {len(answers)} seeds, from this step on: "
+            f"{format_steps(median_interval(answers))}; at the end {correct:.1%} are correct, at a loss of {loss:.4f} "
             f"(medians).",
             f"At the end, {even:g} of {len(self.runs[0].heads)} heads attend uniformly (median).",
         ]
