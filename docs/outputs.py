@@ -35,7 +35,6 @@ SAME = {"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMP
 
 NOT_RUN = [
     ("docs/dev/[!e]*", ".", "measurements of minutes to hours: programs of benchmarks/ write their tables"),
-    ("docs/dev/ex*", ".", "programs of benchmarks/ run it"),
     (
         "*",
         r"(python3 -m venv|pip install|python -m pip|echo .regard\[serve\])",

@@ -1,10 +1,10 @@
 """Progress of long operations: a bar in a terminal or notebook, lines in all other cases."""
 
+import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +24,7 @@ VALIDATIONS = {
 }
 """Metrics of a validation, and how they are printed. Metrics of a text with a name end with /NAME."""
 TASK = cast("TaskID", 0)  # Number of the only task of a progress bar
-_ended = threading.Event()  # set when a command has ended, or serves a page
+_setitimer: Any = getattr(signal, "setitimer", None)  # Windows has none, and prints no such lines
 _last_line = [0.0]  # time of the last line
 _states: list[Callable[[], str]] = []  # descriptions of the work in progress, innermost last
 
@@ -122,20 +122,22 @@ def _described(describe: Callable[[], str]) -> Iterator[None]:
 def status_lines(command: str) -> Iterator[None]:
     """Print a line when the block has printed none for `LONGEST_PAUSE` seconds, unless standard error is a terminal.
 
-    `stop_status_lines` ends the lines of a command that serves a page until it is interrupted.
+    `stop_status_lines` ends the lines of a command that serves a page. A timer prints them, because with a second
+    thread, searches would not fork, and messages of libraries could not be hidden. Runs in the main thread.
     """
     start = _last_line[0] = time.monotonic()
 
-    def watch() -> None:
-        while not _ended.wait(LONGEST_PAUSE / 10):  # so that lines of the work itself come first
-            if time.monotonic() - _last_line[0] > 1.05 * LONGEST_PAUSE:
-                state = f", {_states[-1]()}" if _states else ""
-                passed = timedelta(seconds=round(time.monotonic() - start))
+    def watch(*_: object) -> None:
+        if time.monotonic() - _last_line[0] > 1.05 * LONGEST_PAUSE:  # so that lines of the work itself come first
+            state = f", {_states[-1]()}" if _states else ""
+            passed = timedelta(seconds=round(time.monotonic() - start))
+            with suppress(Exception):  # the work itself is writing
                 print_status(f"regard {command}: {passed} so far{state}", show=True)
 
-    if not sys.stderr.isatty():
-        _ended.clear()
-        threading.Thread(target=watch, daemon=True).start()
+    if not sys.stderr.isatty() and _setitimer is not None:
+        signal.signal(signal.SIGALRM, watch)
+        signal.siginterrupt(signal.SIGALRM, False)
+        _setitimer(signal.ITIMER_REAL, LONGEST_PAUSE / 10, LONGEST_PAUSE / 10)
     try:
         yield
     finally:
@@ -143,7 +145,8 @@ def status_lines(command: str) -> Iterator[None]:
 
 
 def stop_status_lines() -> None:
-    _ended.set()
+    if _setitimer is not None:
+        _setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextmanager

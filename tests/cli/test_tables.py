@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 import regard
-from regard.cli import terminal
+from regard import result
 from regard.result import Fitted
 from tests.conftest import Command
 
@@ -53,7 +53,7 @@ def test_commands_print_whole_numbers(
         return Fitted(renderable)
 
     monkeypatch.chdir(many_heads)
-    monkeypatch.setattr(terminal, "Fitted", collect)
+    monkeypatch.setattr(result, "Fitted", collect)
     status, _, err = command(*words)
     assert status == 0 and printed, err
     whole, *narrower = ["\n".join(drawn(renderable, width) for renderable in printed) for width in (1000, 200, 100, 80)]

@@ -193,7 +193,7 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
         hint = f"the traceback is in {file.name}: please report the error and attach that file"
     except OSError:
         hint = "set REGARD_DEBUG=1 to see the traceback, and please report the error"
-    return f"internal error, {summary}; {hint} (docs/explanation/reliability.md)"
+    return f"internal error, {summary}; {hint} (docs/reference/reliability.md)"
 
 
 def _fail(message: str, status: int) -> int:

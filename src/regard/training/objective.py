@@ -28,16 +28,13 @@ from regard.tasks.batch import Batch, TokenBatch
 from regard.training.config import TrainingConfig
 
 # Cross-entropy over a large vocabulary, computed in chunks without storing all logits.
-#
 # The logits of all target steps over 12,000 subwords are the largest tensor in a training step of a translation model:
 # 190 MB for 4,000 target steps. This tensor is read and written again for the softmax, its gradient, and the two
 # products of the backward pass. This module computes one chunk of target steps at a time, from states to gradients. The
 # chunk stays in the processor's cache, in reused memory. Only the gradients of the states and of the weight are stored.
-#
 # Apart from the products, the passes over a chunk take most of the time. Fewer are needed because the gradients are
 # divided by the sum of the softmax, not the softmax, which has far more values; and because the uniform part of label
 # smoothing comes from sums of the states and of the weight. PyTorch computes powers of 2 three times as fast as of e.
-#
 # Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 
 CHUNK, GPU_CHUNK = 1 << 24, 1 << 28
