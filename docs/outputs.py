@@ -62,7 +62,10 @@ NOT_RUN = [
 ]
 """Pages, beginnings of lines or Python blocks, and why these do not run."""
 
-FILES = {"docs/how-to/extend.md": ["examples"], "docs/explanation/a-real-model.md": ["examples"]}
+FILES = {
+    page: ["examples"]
+    for page in ("docs/how-to/extend.md", "docs/explanation/a-real-model.md", "docs/tutorials/language-model.md")
+}
 """Files of the repository that a page reads."""
 
 ON_MINILM = {

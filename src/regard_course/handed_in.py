@@ -1,4 +1,5 @@
-"""The files that the people of a class handed in. No link out of a person's folder is followed."""
+"""The files that the people of a class handed in. No link out of a person's folder is followed, and only regular files
+are opened: a pipe would block."""
 
 import os
 import stat

@@ -1,5 +1,6 @@
 """Record one run of a learner's code, in its process, for `first_step`: the results of all operations of PyTorch or
-NumPy, and the variables of the learner's functions, when they change and when their function returns."""
+NumPy, and the variables of the learner's functions, also lists of numbers, when they get another value and when their
+function returns, so that an array that a loop fills is recorded when it is full."""
 
 import contextlib
 import sys
@@ -152,9 +153,9 @@ class SearchRecorder(ArrayRecorder):
         """Return a model whose calls are recorded."""
 
         def step(tokens: Any) -> Any:
+            tokens = list(tokens) if isinstance(tokens, Iterator) else tokens  # which is read twice
             with contextlib.suppress(Exception):
-                alone = np.ndim(tokens) == 0 and not isinstance(tokens, Iterator)
-                values = [np.nan, tokens] if alone else tokens if isinstance(tokens, list | tuple) else list(tokens)
+                values = [np.nan, tokens] if np.ndim(tokens) == 0 else list(tokens)
                 self.run.calls.append(np.asarray(values, np.float64).reshape(-1).tolist())
             return trace_arrays(model(tokens), self)
 

@@ -83,3 +83,6 @@ def test_a_text_goes_on_beyond_the_positions(model: DecoderOnly) -> None:
             generate(model, [[1, 2]], search, most=40, longest=12, slide=search.beam > 1)
     [[after_long]] = generate(model, [[3] * 20 + window], Search(), most=1, longest=12, slide=True)
     assert after_long.tokens == more.tokens
+    together = generate(model, [[1, 2], [0, 3, 1, 2, 0]], Search(temperature=1.0), most=40, longest=12, slide=True)
+    for prompt, answer in zip([[1, 2], [0, 3, 1, 2, 0]], together, strict=True):
+        assert [answer] == generate(model, [prompt], Search(temperature=1.0), most=40, longest=12, slide=True)

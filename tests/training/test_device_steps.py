@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
+from regard.errors import InputError
 from regard.training.checkpoint import Adam
 from regard.training.trainer import Learner
 
@@ -160,3 +161,27 @@ def test_batches_of_all_shapes_share_few_compiled_graphs(monkeypatch: pytest.Mon
     monkeypatch.setattr(nn.Module, "compile", lambda module, **options: compile_module(module, backend=note, **options))
     regard.train("translation", **{**TASKS["translation"], "steps": 60, "tokens": 120, "compile": True}, progress=False)
     assert 1 <= len(graphs) <= 4
+
+
+def test_losses_on_a_device_are_read_every_ten_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device "cpu:0" stands for a GPU, whose losses can be read. All losses are those of a CPU."""
+    read, reads = list[int](), Learner._read
+    make, flags = Learner.__init__, {"steps": 25, "progress": False, "snapshots": 0}
+
+    def note(learner: Learner, loss: Tensor, lr: float) -> float:
+        read.append(learner.step)
+        return reads(learner, loss, lr)
+
+    def move(learner: Learner, *arguments: Any, context: Any, **options: Any) -> None:
+        make(learner, *arguments, context=replace(context, device=torch.device("cpu", 0)), **options)
+
+    monkeypatch.setattr(Learner, "_read", note)
+    plain = regard.train("counting", savepath=tmp_path / "plain", **flags)
+    assert read == list(range(1, 26))
+    read.clear()
+    monkeypatch.setattr(Learner, "__init__", move)
+    moved = regard.train("counting", savepath=tmp_path / "moved", **flags)
+    assert read == [10, 20, 25]
+    assert moved.files.read_metrics() == plain.files.read_metrics()
+    with pytest.raises(InputError, match="at step 10, with a learning rate"):
+        regard.train("counting", savepath=tmp_path / "high", **flags | {"lr": 1e30})

@@ -78,34 +78,28 @@ def generate(
                 f"{plural(most, 'token')} after a prompt of {len(prompt)} exceed the model's {longest} positions"
                 f": give --new {max(longest - len(prompt), 0)} or less, or a shorter prompt"
             )
-    decoder, answers = PromptDecoder(model.eval()), list[list[Hypothesis]]()
-    texts = [prompt if longest is None or len(prompt) < longest else prompt[-longest // 2 :] for prompt in prompts]
-    while most:
-        room = most if longest is None else min(most, longest - max(map(len, texts), default=0))
-        found = _continue(decoder, texts, search, room, f"draw/{most}/" if answers else "draw/")
-        most -= room
-        texts = [[*text, *best.tokens][-(longest or 0) // 2 :] for text, (best, *_) in zip(texts, found, strict=True)]
-        for number, ([old], [new]) in enumerate(zip(answers, found, strict=False)):  # without beams, there is one each
-            total = old.log_probability + new.log_probability
-            found[number] = [replace(new, tokens=old.tokens + new.tokens, log_probability=total, score=total)]
-        answers = found
-    return answers
-
-
-def _continue(
-    decoder: PromptDecoder, prompts: Sequence[Sequence[int]], search: Search, most: int, stream: str
-) -> list[list[Hypothesis]]:
-    """Continue prompts without a limit. `stream`: begin of the names from which seeds are derived."""
-    device = next(decoder.model.parameters()).device
+    decoder, device = PromptDecoder(model.eval()), next(model.parameters()).device
     answers: list[list[Hypothesis]] = [[] for _ in prompts]
     for length in sorted({len(prompt) for prompt in prompts}):
         indices = [index for index, prompt in enumerate(prompts) if len(prompt) == length]
-        batch = torch.tensor([list(prompts[index]) for index in indices], device=device)
-        seeds = [derive_seed(search.seed, f"{stream}{list(prompts[index])}") for index in indices]
-        found = search_batch(decoder, batch, search, most=most, seeds=seeds)
-        for index, hypotheses in zip(indices, found, strict=True):
-            answers[index] = [
-                replace(hypothesis, tokens=[symbol - FIRST for symbol in hypothesis.tokens])
-                for hypothesis in hypotheses
-            ]
+        texts, rest = [list(prompts[index]) for index in indices], most
+        while rest:
+            if longest is not None and len(texts[0]) >= longest:
+                texts = [text[-longest // 2 :] for text in texts]
+            room = rest if longest is None else min(rest, longest - len(texts[0]))
+            # The same text can come again, and must then be continued otherwise.
+            seeds = [derive_seed(search.seed, f"draw/{f'{rest}/' * (rest < most)}{text}") for text in texts]
+            found = search_batch(decoder, torch.tensor(texts, device=device), search, most=room, seeds=seeds)
+            rest -= room
+            for place, (index, ranked) in enumerate(zip(indices, found, strict=True)):
+                ends = [replace(end, tokens=[symbol - FIRST for symbol in end.tokens]) for end in ranked]
+                texts[place] += ends[0].tokens
+                answers[index] = [_join(*answers[index], end) for end in ends]
     return answers
+
+
+def _join(*parts: Hypothesis) -> Hypothesis:
+    """Return a continuation and its own continuation, if there are two, as one."""
+    total = sum(part.log_probability for part in parts)
+    tokens = [token for part in parts for token in part.tokens]
+    return parts[0] if len(parts) == 1 else replace(parts[-1], tokens=tokens, log_probability=total, score=total)

@@ -44,10 +44,12 @@ class DistributedContext:
         return self.rank == 0
 
     def share(self, batch: AnyBatch) -> tuple[AnyBatch, Tensor | None]:
-        """Return the rows of this process on its device, and `outputs`, which the host finds in its own copy."""
+        """Return the rows of this process on its device, and for a GPU `outputs`, which the host finds in its copy."""
         rows = cast(AnyBatch, batch.share(self.rank, self.size))
+        if self.device == CPU:  # batches are created on the CPU
+            return rows, None
         (outputs,) = copy_to(self.device, rows.outputs)
-        return (rows if self.device == CPU else cast(AnyBatch, rows.to(self.device))), outputs
+        return cast(AnyBatch, rows.to(self.device)), outputs
 
     def total(self, value: Tensor) -> Tensor:
         if self.size > 1:

@@ -95,7 +95,7 @@ class Background(Generic[Input]):
 
 
 def position_means(sequences: Sequence[Tensor], length: int) -> Tensor:
-    """Return the mean (length, ...) of sequences (T, ...) at each position; of all positions where there is none."""
+    """Return the mean (length, ...) of sequences (T, ...) at each position, or at all if none is as long."""
     means = torch.cat(list(sequences)).mean(0).expand(length, *sequences[0].shape[1:]).clone()
     for position in range(min(length, max(map(len, sequences)))):
         means[position] = torch.stack([rows[position] for rows in sequences if len(rows) > position]).mean(0)
