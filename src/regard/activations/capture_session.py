@@ -123,7 +123,8 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
     actual, expected, attends = merge_levels(actual, expected, attends)
     tolerance = ROUNDING.get(expected.dtype, 3e-2)
     # Check the usual case without a mask first: two reductions decide most calls.
-    largest, difference = expected.abs().max(), (actual - expected).abs().max()
+    (low, largest), (least, difference) = expected.aminmax(), (actual - expected).aminmax()
+    largest, difference = torch.maximum(-low, largest), torch.maximum(-least, difference)
     if bool(difference <= tolerance * largest):
         return None
     counts = expected.isfinite() if attends is None else expected.isfinite() & attends
@@ -204,6 +205,10 @@ class CaptureSession:
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
         """Return the weights (B, H, Tq, Tk) that a layer uses: here, the unchanged weights."""
         return weights
+
+    def changed_layers(self) -> Sequence[str]:
+        """Return the names of the layers whose weights the session may change."""
+        return list(self.layers or ())
 
     receives: ClassVar[bool] = False
     """Whether the session receives activations other than weights."""

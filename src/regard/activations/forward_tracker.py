@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from regard.activations.token_labels import is_inside
-from regard.attention.names import layer_name
+from regard.attention.names import layer_name, layer_namer
 
 Item = TypeVar("Item")
 Patch = tuple[Any, str, Callable[[Any], Any]]
@@ -100,18 +100,16 @@ MOST_NAMES = 64
 
 def modules_by_name(model: nn.Module) -> dict[str, nn.Module]:
     """Return the modules of a model by name; a module that is shared by several parts has several names."""
-    modules, count = dict[str, nn.Module](), Counter[int]()
-
-    def add(module: nn.Module, path: str, around: tuple[nn.Module, ...]) -> None:
-        modules.setdefault(layer_name(model, path), module)
-        count[id(module)] += 1
-        if module in around or count[id(module)] > MOST_NAMES:
-            return
-        for name, part in module._modules.items():
-            if part is not None:
-                add(part, f"{path}.{name}" if path else name, (*around, module))
-
-    add(model, "", ())
+    modules, count, name_of = dict[str, nn.Module](), dict[int, int](), layer_namer(model)
+    waiting: list[tuple[str, nn.Module, tuple[Any, ...]]] = [("", model, ())]
+    while waiting:
+        path, module, around = waiting.pop()
+        modules.setdefault(name_of(path), module)
+        count[id(module)] = times = count.get(id(module), 0) + 1
+        parts = module._modules
+        if parts and times <= MOST_NAMES and module not in around:
+            prefix, around = f"{path}." if path else "", (*around, module)
+            waiting += [(prefix + name, part, around) for name, part in reversed(parts.items()) if part is not None]
     return modules
 
 
@@ -129,6 +127,9 @@ class ForwardTracker:
             self.names.setdefault(id(module), []).append(name)
         self.modules = {names[0]: self.named[names[0]] for names in self.names.values()}
         """Modules by their first name, at the beginning of the recording."""
+        self.by_class: dict[type, list[nn.Module]] = {}
+        for module in self.modules.values():
+            self.by_class.setdefault(type(module), []).append(module)
         self._unrelated: dict[int, nn.Module] = {}
         """Modules outside the model, by id."""
         self.running: list[str] = []
@@ -167,6 +168,10 @@ class ForwardTracker:
                 if is_inside(name, around):
                     return name
         return names[0]
+
+    def of_classes(self, condition: Callable[[nn.Module], bool]) -> list[nn.Module]:
+        """Return the modules that meet a condition which is the same for all modules of a class."""
+        return [module for same in self.by_class.values() if condition(same[0]) for module in same]
 
     @property
     def active(self) -> bool:

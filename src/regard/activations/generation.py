@@ -26,7 +26,11 @@ _patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:
-    return any(is_transformers_model(model) or is_peft_model(model) for model in session.tracker.modules.values())
+    return bool(session.tracker.of_classes(_may_generate))
+
+
+def _may_generate(model: nn.Module) -> bool:
+    return is_transformers_model(model) or is_peft_model(model)
 
 
 @contextmanager
@@ -36,13 +40,12 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
     follower = CacheFollower(session)
     hooks: list[Any] = []
-    for model in session.tracker.modules.values():
-        if is_transformers_model(model) or is_peft_model(model):
-            hooks.append(session.tracker.hook_before(model, follower.begin))
-            hooks.append(session.tracker.hook_after(model, follower.end, always=True))
-            encoder, decoder = follower.part_name(model, "get_encoder"), follower.part_name(model, "get_decoder")
-            if encoder and decoder and "decoder_input_ids" in parameter_names(model):
-                session.sides |= {encoder: "encoder", decoder: "decoder"}
+    for model in session.tracker.of_classes(_may_generate):
+        hooks.append(session.tracker.hook_before(model, follower.begin))
+        hooks.append(session.tracker.hook_after(model, follower.end, always=True))
+        encoder, decoder = follower.part_name(model, "get_encoder"), follower.part_name(model, "get_decoder")
+        if encoder and decoder and "decoder_input_ids" in parameter_names(model):
+            session.sides |= {encoder: "encoder", decoder: "decoder"}
     patches = [(GenerationMixin, "generate", _wrap_generate), (LogitsProcessorList, "__call__", _wrap_processors)]
     with ExitStack() as stack:
         stack.enter_context(remove_hooks(hooks))

@@ -425,14 +425,19 @@ class ActivationSession(CaptureSession):
 
     @property
     def intervenes(self) -> bool:  # type: ignore[override]
-        """Whether scores or weights of the current layer are wanted: they are then computed with gradients."""
-        return self.wants("scores") or self.wants("weights")
+        """Return whether scores or weights of the current layer are wanted: they are then computed with gradients."""
+        return self.wants("scores", "weights")
 
-    def wants(self, kind: str) -> bool:
+    def wants(self, *kinds: str) -> bool:
         """Return whether an activation of the current layer is wanted, or of any layer before the first call."""
         names = [self.call_name.partition("#")[0]] if self.call_name else self.watch.names.attention
-        names = names or self.watch.names.blocks
-        return any(self.watch.wants(self._prefix(name), name, kind) for name in names)
+        return any(self._is_wanted(name, *kinds) for name in names or self.watch.names.blocks)
+
+    def _is_wanted(self, name: str, *kinds: str) -> bool:
+        return any(self.watch.wants(self._prefix(name), name, kind) for kind in kinds)
+
+    def changed_layers(self) -> Sequence[str]:
+        return [name for name in self.watch.names.attention if self._is_wanted(name, "scores", "weights")]
 
     def concerns(self, layer: str) -> bool:
         return True

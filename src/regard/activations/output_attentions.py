@@ -13,7 +13,7 @@ Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from regard.activations.capture_session import (
     nonzero_keys,
     self_attention_kind,
 )
-from regard.activations.forward_tracker import ForwardTracker, and_parents, remove_hooks
+from regard.activations.forward_tracker import ForwardTracker, and_parents, capturing_elsewhere, remove_hooks
 from regard.activations.modules import is_transformers_model
 from regard.activations.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
 from regard.activations.transformers_attention import find_eager_function, names_in_code, uses_interface
@@ -50,7 +50,7 @@ GLOBAL = "is_index_global_attn"
 
 def applies(session: CaptureSession) -> bool:
     """Return whether any part of the model computes attention in its own code and the session changes no weights."""
-    return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
+    return not session.intervenes and bool(_attending_models(session))
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
         if hasattr(module, WINDOW_ATTRIBUTE) and GLOBAL in inspect.signature(module.forward).parameters:
             hooks.append(tracker.hook_before(module, partial(hook.note_global_steps, name)))
             hooks.append(tracker.hook_after(module, partial(hook.note_global_rows, name)))
-    for model in filter(_computes_attention, tracker.modules.values()):
+    for model in _attending_models(session):
         hooks.append(tracker.hook_before(model, hook.begin))
         hooks.append(tracker.hook_after(model, hook.end, always=True))
     tracker.listeners.append(hook.note_output)
@@ -73,11 +73,14 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
         tracker.listeners.remove(hook.note_output)
 
 
-def _computes_attention(model: Any) -> bool:
-    """Return whether a module is a transformers model that computes attention in its own code."""
-    if not is_transformers_model(model):
-        return False
-    classes: set[Any] = set(map(type, model.modules()))
+def _attending_models(session: CaptureSession) -> list[nn.Module]:
+    models, root = session.tracker.of_classes(is_transformers_model), session.tracker.model
+    classes: Any = session.tracker.by_class.keys()
+    return [m for m in models if _computes_attention(m, classes if m is root else set(map(type, m.modules())))]
+
+
+def _computes_attention(model: Any, classes: Collection[Any]) -> bool:
+    """Return whether a transformers model with modules of these classes computes attention in its own code."""
     if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(
         "scaled_dot_product_attention" in names_in_code(cls) for cls in classes
     ):
@@ -160,7 +163,8 @@ class OutputAttentionsHook:
         if self.depth:
             return None
         if hasattr(output, "to_tuple"):
-            with torch.no_grad():
+            # A softmax of scores that the model returns is no attention of the model.
+            with torch.no_grad(), capturing_elsewhere([self.session.tracker]):
                 self._record(output, model)
         # Record the softmaxes of layers whose weights the model did not return.
         calls, self.session.unconfirmed = self.session.unconfirmed or {}, None

@@ -18,7 +18,7 @@ import inspect
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -380,16 +380,25 @@ def applies(session: CaptureSession) -> bool:
     """Return whether the model may call PyTorch's attention functions, judged by the code of its classes.
 
     Intercepting every PyTorch call costs time. Regard's own models do not need interception, nor do transformers
-    models whose source contains none of the function names and uses none of PyTorch's layers. Interventions
-    need it, because they change the softmax of layers that compute attention in their own code. The code of a layer
-    that `transformers_attention` captures may also have a softmax, which GPT-2 uses with `reorder_and_upcast_attn`.
+    models whose source contains none of the function names and uses none of PyTorch's layers. Sessions that change
+    weights need it for layers that compute the softmax in their own code.
     """
-    if isinstance(session, InterventionSession):
-        name = find_name(next(iter(session.layers or ())).partition("#")[0], session.tracker.named)
-        layer_class: Any = type(session.tracker.named.get(name or ""))
-        captured = name is not None and find_eager_function(layer_class) is not None
-        return not captured or any("softmax" in part.lower() for part in inherited_names(layer_class))
-    return session.intervenes or any(map(_may_call, set(map(type, session.tracker.modules.values()))))
+    if session.intervenes and not (names := session.changed_layers()):
+        return True
+    if session.intervenes and not all(_is_captured(session.tracker.named, name) for name in names):
+        return True
+    return not isinstance(session, InterventionSession) and bool(
+        session.tracker.of_classes(lambda module: _may_call(type(module)))
+    )
+
+
+def _is_captured(modules: Mapping[str, nn.Module], layer: str) -> bool:
+    """Return whether `transformers_attention` captures a layer whose code has no other softmax."""
+    name = find_name(layer.partition("#")[0], modules)
+    cls: Any = type(modules.get(name or ""))
+    # GPT-2 has another softmax, for `reorder_and_upcast_attn`.
+    own_softmax = any("softmax" in part.lower() for part in inherited_names(cls))
+    return name is not None and find_eager_function(cls) is not None and not own_softmax
 
 
 @contextmanager
@@ -579,7 +588,8 @@ def _targets(
         if one_head is not None and session.receives:
             continue  # the activations of one head in each call have no tensor of all heads
         if one_head is None or one_head.head == 0:
-            mode.names[layer] = layer if session.unconfirmed is not None else session.next_call_name(layer)
+            waits = session.unconfirmed is not None and layer not in session.kernel_callers
+            mode.names[layer] = layer if waits else session.next_call_name(layer)
         name = mode.names[layer]
         if name is not None:
             calls = mode.head_calls.setdefault(layer, [])

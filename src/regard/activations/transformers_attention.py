@@ -50,6 +50,8 @@ EAGER = "eager_attention_forward"
 """Name of the eager attention function in a file of transformers, or the end of this name."""
 KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}
 """Fused attention functions of transformers."""
+CAUSAL_ROWS = 128
+"""Number of rows for which the weights of a causal layer are computed at once."""
 MASK_ROWS = 512
 """Number of mask rows that are examined at once: the whole mask of a long input may not fit in memory."""
 Output = tuple[Tensor, Any]
@@ -194,6 +196,21 @@ class InterfaceCall:
 
         The softmax is computed in float32 or better.
         """
+        blocks = range(0, self.query.shape[2], CAUSAL_ROWS)
+        if self.only_causal and rows == slice(None) and len(blocks) > 1 and not torch.is_grad_enabled():
+            # A query needs only earlier keys. This halves the work, and no second tensor has the size of the weights.
+            whole = _float32_cast(self.query)(self.query).new_zeros(*self.query.shape[:3], self.key.shape[2])
+            for first in blocks:
+                block = slice(first, first + CAUSAL_ROWS)
+                part = self._checked(block)[0]
+                whole[:, :, block, : part.shape[-1]] = part
+            return whole, self.allowed
+        weights, mask = self._checked(rows)
+        later = self.key.shape[2] - weights.shape[-1]
+        return (F.pad(weights, (0, later)), F.pad(mask, (0, later))) if later and mask is not None else (weights, mask)
+
+    def _checked(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+        """Return the weights of some queries up to the last key that they may attend to, and their mask."""
         context, weights, mask = self._attend(rows)
         difference = self._difference(context, mask, rows)
         # The eager and the fused function treat infinite values differently; the map names a layer with such weights.
@@ -213,8 +230,7 @@ class InterfaceCall:
             # Use only the keys that the requested rows may attend to, without a matrix over all queries.
             steps = torch.arange(queries, device=self.query.device)[rows]
             used_keys = int(steps.max()) + 1 if len(steps) else 1
-            allowed = (torch.arange(keys, device=steps.device) <= steps[:, None])[None, None]
-            mask = allowed[..., :used_keys]
+            mask = allowed = (torch.arange(used_keys, device=steps.device) <= steps[:, None])[None, None]
 
         def select(value: Any) -> Any:
             if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -236,7 +252,7 @@ class InterfaceCall:
             context, weights = _scaled_dot_product(query, key, value, _additive(mask, query), scaling)
         if weights is None:
             raise InputError(f"{type(self.module).__name__} returns no weights: exclude the layer with layers=")
-        return context, F.pad(weights, (0, keys - used_keys)) if used_keys < keys else weights, allowed
+        return context, weights, allowed
 
     def describe(self, rows: RowFunction, is_cross: bool, tracker: ForwardTracker) -> AttentionCall:
         """Return the call for a session; `is_cross`: whether the layer attends to another sequence."""
@@ -357,7 +373,7 @@ class _Layers:
 
     def __init__(self, session: CaptureSession) -> None:
         self.session = session
-        self.modules = [module for module in session.tracker.modules.values() if uses_interface(module)]
+        self.modules = session.tracker.of_classes(uses_interface)
         self.ids = set(map(id, self.modules))
         self.cross: set[int] = set()
         """Ids of layers that attend to another sequence in the current pass."""
@@ -376,7 +392,7 @@ _patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:
-    return any(map(uses_interface, session.tracker.modules.values()))
+    return bool(session.tracker.of_classes(uses_interface))
 
 
 @contextmanager

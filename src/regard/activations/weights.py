@@ -34,7 +34,7 @@ from torch import nn
 from regard.activations import generation, named_modules, output_attentions, torch_calls, transformers_attention
 from regard.activations.capture_session import CaptureSession, InterventionSession, is_wanted
 from regard.activations.forward_tracker import ForwardTracker, and_parents
-from regard.activations.modules import prompt_length, resolve_module
+from regard.activations.modules import is_peft_model, prompt_length, resolve_module
 from regard.activations.token_labels import TokenLabeler, TokenLabels
 from regard.activations.transformers_attention import inherited_names, names_in_code, uses_interface
 from regard.arguments import public
@@ -101,7 +101,7 @@ def record_weights(
     recorder.interventions = partial(active_interventions, model)
     tracker = ForwardTracker(model)
     labeler = None if tokenizer is None else TokenLabeler(tokenizer)
-    token_labels = TokenLabels(labeler, prompt_length(tracker.modules.values()))
+    token_labels = TokenLabels(labeler, prompt_length(tracker.of_classes(is_peft_model)))
     recorder.tokens = None if tokenizer is None else token_labels.label_layer
     session = CaptureSession(recorder, tracker, layers, token_labels, modules)
     recorder.name_call = partial(own_call_name, tracker, layers)
@@ -193,12 +193,11 @@ def _warn_unchanged(model: nn.Module, layer: str) -> None:
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Install the mechanisms that the session's model needs, except own hooks; yields known attention layers."""
-    modules = session.tracker.modules.values()
     # Tracking every module costs time. If only `transformers_attention` is installed, tracking its layers and
     # their parents is enough.
     mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.applies(session)]
     track_all = any(mechanism in SELECTIVE for mechanism in mechanisms)
-    attending = (part for part in modules if uses_interface(part) or is_sequence_mixer(type(part)))  # type: ignore[arg-type]
+    attending = session.tracker.of_classes(lambda part: uses_interface(part) or is_sequence_mixer(type(part)))
     layers = set(regard_layers(session.tracker))
     with ExitStack() as stack:
         stack.enter_context(disable_compile())
@@ -216,7 +215,8 @@ def recorded_path(model: nn.Module) -> Iterator[None]:
 
 
 def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
-    return {name: module for name, module in tracker.named.items() if isinstance(module, AttentionLayer)}
+    layers: Any = tracker.of_classes(lambda module: isinstance(module, AttentionLayer))
+    return {name: layer for layer in layers for name in tracker.names[id(layer)]}
 
 
 def own_call_name(tracker: ForwardTracker, layers: Collection[str] | None, name: str, step: int | None) -> str | None:
@@ -231,8 +231,8 @@ def own_call_name(tracker: ForwardTracker, layers: Collection[str] | None, name:
 
 def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
     """Raise `InputError` for names that match no module, with similar names of attention layers."""
-    attending = likely | {name for name in tracker.named if "att" in name.lower()}
     for name in layers or ():
+        attending = likely | {name for name in tracker.named if "att" in name.lower()}
         is_root = not name and "" not in likely and bool(attending)  # the root has a layer if no part has one
         if is_root or find_name(name.split("#")[0], tracker.named) is None:
             raise unknown_choice("layer", name, sorted(attending or tracker.named))
@@ -305,18 +305,22 @@ def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded
 
 def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[str]) -> bool:
     """Warn about unrecorded modules whose attention hooks cannot capture; returns whether such modules exist."""
-    warned = False
-    for name, module in session.tracker.modules.items():
-        cause = _invisible_attention(module)
+    warned, tracker = False, session.tracker
+    for module in tracker.of_classes(lambda module: is_script(module) or bool(_invisible_attention(module))):
+        name, cause = tracker.names[id(module)][0], _invisible_attention(module)
         if cause and session.wants(name) and not any(layer.startswith(name) for layer in recorded):
             warnings.warn(f"{name or type(module).__name__} computes attention with {cause}", stacklevel=5)
             warned = True
     return warned
 
 
+def is_script(module: Any) -> bool:
+    return isinstance(module, torch.jit.ScriptModule)
+
+
 def _invisible_attention(module: Any) -> str:
     """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other modules."""
-    if isinstance(module, torch.jit.ScriptModule):
+    if is_script(module):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
             return "compiled TorchScript code, which cannot be recorded: record the original module"
         return ""

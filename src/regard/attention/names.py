@@ -1,6 +1,6 @@
 """Names of layers: one name in records, interventions, maps and results, and the names that a user may type."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -31,12 +31,15 @@ def layer_name(model: Any, path: str) -> str:
     >>> layer_name(object(), "decoder.layers.0.self_attn")
     'decoder.layers.0.self_attn'
     """
-    path = plain_name(path)
+    return layer_namer(model)(path)
+
+
+def layer_namer(model: Any) -> Callable[[str], str]:
+    """Return the function of a path that `layer_name` is for one model."""
     cls: Any = type(getattr(model, "_orig_mod", model))
-    return short_name(path) if _is_own_model(cls) else path
+    return (lambda path: short_name(plain_name(path))) if _is_own_model(cls) else plain_name
 
 
-# A recording names every module of a model.
 @cache
 def _is_own_model(cls: Any) -> bool:
     return any(is_own(base.__module__) for base in cls.__mro__)
