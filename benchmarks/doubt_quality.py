@@ -140,7 +140,8 @@ def main() -> None:
     for folder in flags.runs:
         run: Any = regard.load(folder)
         pairs = list(run.unseen(flags.pairs, 0))
-        test = run.short_enough(read_pairs(ParallelText(tuple(flags.test)), "test"))[: flags.first]
+        test = [pair for pair in read_pairs(ParallelText(tuple(flags.test)), "test") if run.too_long(pair[0]) is None]
+        test = test[: flags.first]
         results.append(examine(run, pairs, test, flags.unplanted))
         print(folder, json.dumps(results[-1]), flush=True)
     if flags.json:

@@ -15,7 +15,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Remove all settings for threads."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads, "_defaults", lambda: (2, 1))
+    monkeypatch.setattr(threads, "available_cores", lambda: 2)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

@@ -169,7 +169,7 @@ class ForwardTracker:
                     return name
         return names[0]
 
-    def of_classes(self, condition: Callable[[nn.Module], bool]) -> list[nn.Module]:
+    def of_classes(self, condition: Callable[[nn.Module], object]) -> list[nn.Module]:
         """Return the modules that meet a condition which is the same for all modules of a class."""
         return [module for same in self.by_class.values() if condition(same[0]) for module in same]
 

@@ -383,13 +383,11 @@ def applies(session: CaptureSession) -> bool:
     models whose source contains none of the function names and uses none of PyTorch's layers. Sessions that change
     weights need it for layers that compute the softmax in their own code.
     """
-    if session.intervenes and not (names := session.changed_layers()):
-        return True
-    if session.intervenes and not all(_is_captured(session.tracker.named, name) for name in names):
-        return True
-    return not isinstance(session, InterventionSession) and bool(
-        session.tracker.of_classes(lambda module: _may_call(type(module)))
-    )
+    if session.intervenes:
+        names = session.changed_layers()
+        if not names or not all(_is_captured(session.tracker.named, name) for name in names):
+            return True
+    return not isinstance(session, InterventionSession) and any(map(_may_call, session.tracker.by_class))
 
 
 def _is_captured(modules: Mapping[str, nn.Module], layer: str) -> bool:

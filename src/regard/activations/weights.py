@@ -197,7 +197,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     # their parents is enough.
     mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.applies(session)]
     track_all = any(mechanism in SELECTIVE for mechanism in mechanisms)
-    attending = session.tracker.of_classes(lambda part: uses_interface(part) or is_sequence_mixer(type(part)))
+    attending = session.tracker.of_classes(lambda part: uses_interface(part) or is_sequence_mixer(type(part)))  # type: ignore[arg-type]
     layers = set(regard_layers(session.tracker))
     with ExitStack() as stack:
         stack.enter_context(disable_compile())
@@ -306,7 +306,7 @@ def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded
 def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[str]) -> bool:
     """Warn about unrecorded modules whose attention hooks cannot capture; returns whether such modules exist."""
     warned, tracker = False, session.tracker
-    for module in tracker.of_classes(lambda module: is_script(module) or bool(_invisible_attention(module))):
+    for module in tracker.of_classes(lambda m: isinstance(m, torch.jit.ScriptModule) or _invisible_attention(m)):
         name, cause = tracker.names[id(module)][0], _invisible_attention(module)
         if cause and session.wants(name) and not any(layer.startswith(name) for layer in recorded):
             warnings.warn(f"{name or type(module).__name__} computes attention with {cause}", stacklevel=5)
@@ -314,13 +314,9 @@ def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[s
     return warned
 
 
-def is_script(module: Any) -> bool:
-    return isinstance(module, torch.jit.ScriptModule)
-
-
 def _invisible_attention(module: Any) -> str:
     """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other modules."""
-    if is_script(module):
+    if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
             return "compiled TorchScript code, which cannot be recorded: record the original module"
         return ""

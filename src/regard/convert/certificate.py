@@ -4,8 +4,6 @@ Every import reads the program's files, checks its settings, and maps the names 
 `ImportedModel`. `import_model` writes the run and compares both programs. An export reverses the steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -6,20 +6,6 @@ the file replaces, the gain with the source of the figure, and the conditions un
 
 The environment variable `REGARD_REFERENCE=1` disables all fast paths. This package imports no other package of Regard.
 Its functions receive tensors and modules as arguments. Only this package calls private functions of PyTorch.
-
-| file | replaces |
-|---|---|
-| `query_gradient` | autograd in a training step of `QueryModel` |
-| `fused_rnn_attention` | the loop over the steps of `RecurrentDecoder` |
-| `fast_transformer` | `Transformer.encode` and `Transformer.step` in a search |
-| `joint_projection` | separate products of the same states in a training step |
-| `additive` | the tensor of all pairs in additive scores |
-| `compiled_relu` | `torch.relu` in compiled layers |
-| `onednn` | large float32 matrix products by MKL |
-| `softmax` | softmax over rows of fewer than 16 numbers |
-| `token_screen` | exact logits over a whole vocabulary |
-| `adam` | `torch.optim.Adam` and `torch.lerp` |
-| `memory`, `threads` | settings of the C library and of PyTorch, threads that search batches in parallel |
 """
 
 import os

@@ -1,13 +1,10 @@
 """Fused updates of Adam and of the moving average of parameters.
 
 Replaces `torch.optim.AdamW` in `training.checkpoint`, and `torch.lerp` in `TrainingState.update_average`.
-Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, which takes 0.9 s of the 1.2 s of a
-  training run of Counting. For small models, the other operations of the optimizer take half as long as the
-  update itself (docs/dev/benchmarks.md, "The primer's tasks").
-The fast path is not used with `REGARD_REFERENCE=1`.
-
-The update is computed by PyTorch's fused kernel, so the parameters are identical to those of
-`torch.optim.AdamW(fused=True)`.
+Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler: training Counting takes 2.2 times as long
+without it (docs/dev/benchmarks.md, "Fast paths").
+The fast path is not used with `REGARD_REFERENCE=1`. PyTorch's fused kernel computes the update, so the parameters are
+those of `torch.optim.AdamW(fused=True)`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -21,8 +21,7 @@ Letters: B sources, K hypotheses per source, T steps, N cached keys per source, 
 head, D width of states.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +30,7 @@ from torch import Tensor, nn
 
 from regard.fast.onednn import PackedLinear, packed_logits
 from regard.fast.softmax import LANES
-from regard.fast.token_screen import TokenScreen, make_screen
+from regard.fast.token_screen import make_screen
 
 MIN_KERNEL = 64
 """Number of queries per sequence above which PyTorch's fused kernel is faster, because it never stores all scores."""
@@ -284,7 +283,7 @@ class FastTransformer:
             Norm(stack.norm) if isinstance(stack.norm, nn.LayerNorm) else None
             for stack in (model.encoder, model.decoder)
         ]
-        self.logits, self.screen = packed_logits(model), cache(self._screen)
+        self.logits, self.screen = packed_logits(model), cache(partial(make_screen, *model.vocabulary_layer))
         self.rotation, self.position = cache(self._rotation), cache(self._position)
 
     def encode(self, source: Tensor, source_mask: Tensor) -> SourceCache:
@@ -337,11 +336,6 @@ class FastTransformer:
             return embedded.mul_(self.model.scale).add_(self.position(time))
         states: Tensor = self.model.embed(tokens.unsqueeze(1), time).squeeze(1)
         return states
-
-    def _screen(self, never: Sequence[int]) -> TokenScreen | None:
-        """Return a function that finds the most likely token without all logits, or None."""
-        weight, bias = self.model.vocabulary_layer
-        return make_screen(weight, bias, never)
 
     def _position(self, time: int) -> Tensor:
         vectors: Tensor = self.model.target_positions.vectors(time, 1)

@@ -1,9 +1,7 @@
 """Memory settings of the C library and of oneDNN.
 
 Replaces the defaults of glibc and oneDNN.
-Gain: training a translation model for 400 steps with R-Drop is 1.03 to 1.24 times as fast
-  (docs/dev/benchmarks.md, "The pace of a long training"); a training step of Signal 2 spent 1.9 of 7.9 ms on
-  pages that had been returned to the system ("The primer's tasks").
+Gain: training Signal 2 takes 1.5 times as long without it (docs/dev/benchmarks.md, "Fast paths").
 The fast path is used only on Linux with glibc, and not with `REGARD_REFERENCE=1`.
 """
 
@@ -25,8 +23,7 @@ Transformer needs about forty kernels."""
 def keep_memory() -> None:
     """Make the C library retain freed memory instead of returning it to the system.
 
-    A training step of a Transformer allocates and frees hundreds of megabytes. If this memory were returned to the
-    system, each page would cost a page fault and be zeroed again. Searches have the same pattern with less memory. No
+    If the memory of a step were returned to the system, each page would cost a page fault and be zeroed again. No
     memory is returned until the process ends.
 
     oneDNN, which PyTorch uses for bfloat16 products, compiles a kernel for each shape of matrices. By default,

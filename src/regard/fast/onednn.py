@@ -1,11 +1,10 @@
 """Large float32 matrix products on a CPU by oneDNN instead of MKL.
 
 Replaces `torch.mm`, `torch.addmm` and `F.linear` without gradients.
-Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65 ms,
-  `regard score` 0.96 s instead of 1.36 s (docs/dev/benchmarks.md, "Products in float32").
-The fast path is not used for gradients, other dtypes, other devices, small products, autocast, compiled or
-  traced code, tensor subclasses, transforms of `torch.func`, builds of PyTorch without oneDNN, processors on
-  which MKL is as fast (see `is_faster`), or with `REGARD_REFERENCE=1`.
+Gain: up to 2.3x for a product on an AMD EPYC; training Signal 2 takes 1.2 times as long without it, `regard score` 1.4
+times (docs/dev/benchmarks.md, "Fast paths" and "Products in float32"). The fast path is not used for gradients, other
+dtypes, other devices, small products, autocast, compiled or traced code, tensor subclasses, transforms of `torch.func`,
+builds of PyTorch without oneDNN, processors on which MKL is as fast (see `is_faster`), or with `REGARD_REFERENCE=1`.
 
 PyTorch computes float32 products with MKL, which uses half of the vector width on processors that are not from
 Intel. This module calls the same oneDNN function as PyTorch's compiler. oneDNN compiles a kernel for each

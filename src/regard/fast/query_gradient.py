@@ -1,13 +1,10 @@
 """Loss and gradient of a query model without autograd.
 
 Replaces `QueryModel.forward` with the layers that it calls, the cross-entropy and `backward()` in a training
-step. Gain: with the fast paths of `onednn`, `adam`, `memory` and `threads`, training Signal 2 to an accuracy of
-99 %
-  takes 3.7 s of processor time, while the plain loop takes 32.8 s (docs/dev/benchmarks.md, "The primer's
-  tasks"). Losses agree with autograd's to 3e-7 in the first 25 steps.
-The fast path is not used while attention is recorded or changed, for padded batches, `vary_len`, frozen
-  parameters, several processes, other devices, scores other than `scaled_dot`, custom layers or positions, or
-  with `REGARD_REFERENCE=1` (see `QueryModel.fast_gradient`).
+step. Gain: training Signal 2 takes 1.8 times as long without it (docs/dev/benchmarks.md, "Fast paths"). Losses agree
+with autograd's to 3e-7 in the first 25 steps. The fast path is not used while attention is recorded or changed, for
+padded batches, `vary_len`, frozen parameters, several processes, other devices, scores other than `scaled_dot`, custom
+layers or positions, or with `REGARD_REFERENCE=1` (see `QueryModel.fast_gradient`).
 
 The models are so small that most of the time of a training step is the overhead of autograd for many small
 operations. Three properties of the model save computations that autograd would repeat:

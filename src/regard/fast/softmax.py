@@ -1,8 +1,8 @@
 """Softmax over short rows on a CPU.
 
 Replaces `torch.softmax` for rows of fewer than 16 numbers, by padding each row with -inf.
-Gain: 5.9 times as fast for rows of 13 numbers (docs/dev/benchmarks.md, "Parts of a translation step"). PyTorch
-  processes such rows one number at a time.
+Gain: a greedy search takes 1.25 times as long without it (docs/dev/benchmarks.md, "Fast paths"). PyTorch processes such
+rows one number at a time.
 The fast path is not used on other devices, in compiled code, or with `REGARD_REFERENCE=1`.
 """
 

@@ -1,18 +1,15 @@
 """Number of threads in a training run or an examination, and parallel batches in a search, in forks of the process.
 
 Replaces PyTorch's default, which uses all cores for each matrix product.
-Gain: in two simultaneous training runs of Signal 2 on two cores, a step takes 4.2 ms with one thread per run,
-  and 13 ms with two threads per run (docs/dev/benchmarks.md, "The primer's tasks"). Greedy search of 1,000
-  sentences on two cores takes 0.55 to 0.7 of the time of two threads in forks ("Translation"): Python runs one
-  thread at a time, and the short operations of a search leave the other threads waiting.
-In training, the fast path is not used if the user sets the number of threads, or for models with more than
-200,000 parameters. In a search, the fast path is not used on a GPU, under autocast, or while attention is
-recorded or changed. Threads instead of forks are used where a fork is unsafe: outside of Linux, and beside other
-threads of Python (notebooks and servers), because a fork inherits their locks; also for fewer batches than cores,
-because a fork must not use the threads of PyTorch, and for a model with hooks, because this process would lose
-what they collect. `REGARD_REFERENCE=1` disables all of it.
-
-Threads that share a small matrix product spend much of their time waiting for each other.
+Gain: in two simultaneous training runs of Signal 2 on two cores, a step takes 4.2 ms with one thread per run, and 13 ms
+with two ("The primer's tasks" in docs/dev/benchmarks.md). Greedy search of 1,000 sentences on two cores takes 0.55 to
+0.7 of the time of two threads in forks ("Translation"): Python runs one thread at a time, and the short operations of a
+search leave the other threads waiting. In training, the fast path is not used if the user sets the number of threads,
+or for models with more than 200,000 parameters. In a search, it is not used on a GPU, under autocast, or while
+attention is recorded or changed. Threads instead of forks are used where a fork is unsafe: outside of Linux, and beside
+other threads of Python (notebooks and servers), because a fork inherits their locks; also for fewer batches than cores,
+because a fork must not use the threads of PyTorch, and for a model with hooks, because this process would lose what
+they collect. `REGARD_REFERENCE=1` disables all of it.
 """
 
 import gc
@@ -45,18 +42,14 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
     """Use one thread in the block if the model is small, and restore the number of threads afterwards. The number is
     not changed if the user has set it by OMP_NUM_THREADS, MKL_NUM_THREADS or `torch.set_num_threads`."""
     before = torch.get_num_threads()
-    by_user = "OMP_NUM_THREADS" in os.environ or "MKL_NUM_THREADS" in os.environ or before not in _defaults()
+    cores = available_cores()
+    defaults = cores, cores // 2  # PyTorch uses all logical cores, or half of them with two threads for each core
+    by_user = "OMP_NUM_THREADS" in os.environ or "MKL_NUM_THREADS" in os.environ or before not in defaults
     if by_user or not enabled() or sum(parameter.numel() for parameter in model.parameters()) > SMALL:
         yield
         return
     with one_thread():
         yield
-
-
-def _defaults() -> tuple[int, int]:
-    """Return PyTorch's possible defaults: the number of logical cores, or half with two threads for each core."""
-    cores = available_cores()
-    return cores, cores // 2
 
 
 def map_batches(model: nn.Module, search: Callable[[Batch], Output], batches: Sequence[Batch]) -> list[Output]:

@@ -771,10 +771,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         if text is None:
             way_out = "give --data SOURCE TARGET" if purpose == "calibrate" else "train or import it with --valid"
             raise InputError(f"run {str(self.folder)!r} has no validation or test text: {way_out}")
-        return self.short_enough(read_pairs(text, "validation"))[:samples]
-
-    def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        return [pair for pair in pairs if self.too_long(pair[0]) is None]
+        return [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None][:samples]
 
     @property
     def guided(self) -> bool:
