@@ -7,8 +7,20 @@ from typing import Any
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "small_models.py"
-QUICK = ["albert", "bart", "gemma2", "gptj", "t5", "longformer", "clip", "mamba", "siglip_vision_model"]
-"""Architectures with and without the attention interface, with two masks, caps, biases, windows or two towers,
+QUICK = [
+    "albert",
+    "bart",
+    "gemma2",
+    "gptj",
+    "t5",
+    "longformer",
+    "clip",
+    "mamba",
+    "prophetnet",
+    "siglip_vision_model",
+    "wavlm",
+]
+"""Architectures with and without the attention interface, with two masks, caps, biases, windows, streams or two towers,
 and an architecture without attention.
 """
 PARTS = 10

@@ -219,3 +219,29 @@ def test_keys_of_a_sliding_window_are_numbered_from_the_first_step(small: Any) -
         assert long_record.keys.min() > 0
         weights = records[name].weights[:, :, -1:].gather(-1, long_record.keys.long())
         torch.testing.assert_close(long_record.values, weights)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_of_a_causal_layer_are_computed_in_blocks_of_queries(
+    generator: torch.Generator, dtype: torch.dtype
+) -> None:
+    """Several blocks give the weights of eager attention, in a pass, under vmap, and for single rows."""
+    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
+    config = {"n_layer": 2, "n_embd": 16, "n_head": 2, "vocab_size": 50, "n_positions": 300}
+    model = transformers.GPT2Model(transformers.GPT2Config(**config)).eval()
+    eager = transformers.GPT2Model(transformers.GPT2Config(**config, attn_implementation="eager")).eval()
+    eager.load_state_dict(model.state_dict())
+    model, tokens = model.to(dtype), torch.randint(50, (2, 290), generator=generator)
+    with torch.no_grad(), record_weights(model) as records:
+        model(tokens)
+    states = model.wte(tokens)[:, None]
+    with torch.no_grad(), record_weights(model) as mapped:
+        torch.func.vmap(lambda each: model(inputs_embeds=each).last_hidden_state)(states)
+    with record_weights(model, heads=[1], rows=[0, 150, 289]) as rows:
+        model(tokens)
+    tolerance = {"atol": 1e-6 if dtype == torch.float32 else 1e-3, "rtol": 0}
+    for name, expected in zip(records, eager(tokens, output_attentions=True).attentions, strict=True):
+        torch.testing.assert_close(records[name].weights, expected, **tolerance)
+        torch.testing.assert_close(mapped[name].weights, expected, **tolerance)
+        torch.testing.assert_close(rows[name].weights, expected[:, [1]][:, :, [0, 150, 289]], **tolerance)
