@@ -37,12 +37,18 @@ def test_the_mistake_of_a_wrong_file_is_reported(tmp_path: Path, command: Comman
     assert report["exercises"][0]["diagnoses"][0]["findings"][0]["name"] == "no scale"
 
 
-def test_several_files_and_a_folder_are_checked(tmp_path: Path, command: Command) -> None:
+def test_several_files_and_a_folder_are_checked(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, text in (("a", SCORE), ("b", SCORE.replace("** 0.5", "** 1")), ("utils", "x = 1\n")):
         (tmp_path / f"{name}.py").write_text("import numpy as np\n" + text, encoding="utf-8")
     status, out, err = command("check", tmp_path)
     assert status == 1 and "utils.py contains no answer" in err
     assert out.index("a.py\nscore: right") < out.index("b.py\nscore: wrong")
+    monkeypatch.chdir(tmp_path)
+    assert "b.py\nscore: wrong" in command("check", ".")[1]
+    monkeypatch.chdir(tmp_path.parent)
+    assert "b.py\nscore: wrong" in command("check", tmp_path.name)[1]
     status, out, _ = command("check", tmp_path / "a.py", tmp_path / "utils.py", "--json", "-")
     report = json.loads(out)
     assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 9

@@ -125,7 +125,7 @@ def test_commands_contain_the_folder_of_runs(lesson: Lesson, folder: str) -> Non
         assert find_commands(page)[0][-2:] == ["--savepath", f"{folder}/{lesson.name}"]
         assert f"savepath={str(home / lesson.name)!r}" in cells
     for words in (*find_commands(page), *find_commands(cells)):
-        paths = [words[index + 1] for index, word in enumerate(words) if word in ("--savepath", "--compare-with")]
+        paths = [words[index + 1] for index, word in enumerate(words) if word in ("--savepath", "--compare_with")]
         assert all(path.startswith(f"{folder}/") for path in paths)
         assert paths or words[1:] in (
             ["plot", "positions", "--dimensions", "8"],

@@ -1,6 +1,7 @@
 """Activation patching equals manual patching."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import regard
 from regard.errors import InputError
+from regard.interpret.patching import InputPair, compare_answers
 from tests.external.any_models import TorchClassifier, draw_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -17,6 +19,17 @@ CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
 def test_a_model_without_logits_is_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     with pytest.raises(InputError, match="BertModel returns states and no logits: choose a model with an output layer"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
+
+
+@pytest.mark.parametrize(("causal", "answers", "step"), [(False, "12", 1), (False, "40", 3), (True, "12", 3)])
+def test_answers_of_an_encoder_decoder_are_compared_where_they_are_predicted(
+    causal: bool, answers: str, step: int
+) -> None:
+    """The clean run predicts the classes 0, 1, 2, 3; class 4 at no step."""
+    subject: Any = SimpleNamespace(patchable=SimpleNamespace(answer_class=lambda text, size: int(text)), called=list)
+    inputs = InputPair(None, None, causal)
+    difference = compare_answers(subject, inputs, [torch.eye(4, 5), torch.arange(20.0).view(4, 5)], answers=(*answers,))  # type: ignore[arg-type]
+    assert difference.step == step
 
 
 @torch.no_grad()

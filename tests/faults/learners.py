@@ -9,6 +9,7 @@ The status is 0 or 1. The output has no traceback and no internal error, and one
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -87,8 +88,9 @@ def faults_of(status: int, out: str, err: str) -> Iterator[str]:
         yield f"status {status}"
     if "internal error" in out + err:
         yield "internal error"
-    if err.strip():
-        yield f"standard error: {err.strip().splitlines()[-1][:160]}"
+    # A check of half a minute says how long it has run.
+    if said := [line for line in err.strip().splitlines() if not re.fullmatch(r"regard check: .* so far", line)]:
+        yield f"standard error: {said[-1][:160]}"
     first = out.splitlines()[0] if out.strip() else ""
     if not first.startswith(("mine.py: stopped, ", "score: ")):
         yield f"no line says what happened: {first[:160]}"

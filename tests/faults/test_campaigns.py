@@ -295,4 +295,4 @@ def test_missing_checksum_is_detected() -> None:
     flips = mock.patch.object(files, "WAYS", [damage.flip])
     read = run_folder._read_values
     with flips, mock.patch.object(run_folder, "_read_values", lambda *args: (read(*args)[0], True)):
-        detected(files.main(100, seed=0), "other losses")
+        detected(files.main(100, seed=1), "other numbers")

@@ -1,5 +1,6 @@
 """Head importance and pruning."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -139,3 +140,5 @@ def test_brackets_mark_intervals_that_include_0() -> None:
     text = str(result)
     assert "+0.2000" in text and "(+0.2000)" not in text and "(-0.0100)" in text and "0 is inside the interval" in text
     assert result.json()["intervals"]["cross"][0]["low"] == 0.1
+    single = dataclasses.replace(result, samples=1, intervals={"cross": [None, None]})
+    assert "1 sample)" in str(single) and "a single sample has no intervals" in str(single)

@@ -164,6 +164,21 @@ def test_the_last_step_is_no_position_of_a_causal_head() -> None:
     assert role.role == "its own step or the previous step" and even.role is None
 
 
+@pytest.mark.parametrize("alike", [True, False])
+def test_texts_of_one_form_do_not_tell_a_symbol_from_its_position(alike: bool) -> None:
+    """A head that attends to the step after the first "x" is an induction head only if "x" has no fixed place."""
+    role, random, maps = "what followed the same symbol before", np.random.default_rng(0), list[dict[str, LayerMap]]()
+    for _ in range(SAMPLES):
+        letters = [f"w{number}" for number in random.integers(10**6, size=LENGTH)]
+        for place in (1, 7) if alike else sorted(random.choice(LENGTH - 1, 2, replace=False)):
+            letters[place] = "x"
+        for each in (_planted(role, letters, random), _planted("no role found", letters, random)):
+            layer = LayerMap(name="a", title="", weights=each[None], query_labels=letters, key_labels=letters)
+            maps.append({"a": layer})
+    [found] = choose_roles(measure_candidates(maps[::2], [maps[1::2]]), dict.fromkeys(ROLE_KINDS, 0.3))
+    assert (found.role == role) is not alike, found
+
+
 def test_fixed_steps_missing_names_and_more_inputs() -> None:
     keys, names = np.eye(6, k=-3, dtype=bool) | np.eye(6, k=-4, dtype=bool), [*map(str, range(6))]
 

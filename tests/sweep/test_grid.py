@@ -45,7 +45,7 @@ def test_a_page_links_to_the_explorer(command: Command, tmp_path: Path) -> None:
     folders = [
         kept / name / "recall" for name in ("pooling=last/seed-0", "pooling=attention/seed-0", "pooling=last/seed-1")
     ]
-    assert f"regard show {folders[0]} --compare-with {folders[1]} {folders[2]}" in text
+    assert f"regard show {folders[0]} --compare_with {folders[1]} {folders[2]}" in text
     assert all((folder / "config.json").exists() for folder in folders)
 
 

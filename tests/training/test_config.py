@@ -239,7 +239,7 @@ def test_all_options_are_tested() -> None:
 
 
 def test_own_vocabularies_have_a_size() -> None:
-    with pytest.raises(InputError, match="vocab_size 9 has no effect with this --tokenizer"):
+    with pytest.raises(InputError, match="vocab_size 9 has no effect without a --tokenizer such as bpe"):
         check("translation", {"tokenizer": "own/bpe.model", "vocab_size": 9}, "vocab_size")
     check("translation", {"tokenizer": "words", "vocab_size": 9}, "vocab_size")
 

@@ -16,8 +16,8 @@ from regard.errors import escape_controls
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 FIRST = {
-    "train": "steps model savepath resume overwrite train valid text tokenizer preset hidden heads layers attention lr seed "
-    "max_len vocab_size",
+    "train": "steps model savepath resume overwrite train valid text tokenizer preset hidden heads layers attention lr "
+    "seed max_len vocab_size",
     "translate": "beam n_best temperature scores input align plot engine prefix glossary doubt savepath",
     "look": "text target generate image compare_with examples layers heads plot json download",
     "plot": "output width text image examples layer head samples seed download savepath",

@@ -101,7 +101,7 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     if flags.plot is not None:
         check_extension(flags.plot)
     if flags.compare_with and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
-        raise InputError("--compare-with needs a page: give --plot FILE.html, or leave out --plot and --json")
+        raise InputError("--compare_with needs a page: give --plot FILE.html, or leave out --plot and --json")
     if flags.text is not None and flags.image is not None:
         raise InputError("--text and --image exclude each other: leave out one of them")
     if flags.target is not None and flags.text is None:

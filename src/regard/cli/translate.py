@@ -505,7 +505,7 @@ class GenerateFlags(SearchFlags):
 def run_generate(argv: list[str]) -> None:
     [name, *prompts], flags = read_command(GenerateFlags, argv, "regard generate RUN [PROMPT]", example="induction")
     if bool(prompts) == (flags.input is not None):
-        raise InputError("give a prompt, or a file of prompts with --input: `regard generate induction CADBFED`")
+        raise InputError(f"give a prompt, or a file of prompts with --input: `regard generate {name} PROMPT`")
     loaded: Any = flags.storage.load(name)
     if loaded.task.answers != "tokens":
         raise InputError(f"run {name!r} is not a language model: try `regard test {name}`")

@@ -71,11 +71,11 @@ class ModelComparison(Viewable):
                 rows.append((layer, str(head), *cells, f"{value:.1%}", *roles))
         columns: list[Column | str] = [Column("layer", no_wrap=True), "head", *added, *entropy, "apart", *looks]
         parts: list[RenderableType] = [plain_table(columns, rows, title) if rows else Text(title)]
-        if differing := [tuple(map(str, pair)) for pair in self.predictions if pair[0] != pair[1]]:
-            parts += [Text("\nAnswers that differ", style="italic"), plain_table(self.names, differing)]
+        if differing := [(str(n), str(a), str(b)) for n, (a, b) in enumerate(self.predictions, 1) if a != b]:
+            parts += [Text("\nAnswers that differ", style="italic"), plain_table(("input", *self.names), differing)]
         notes = [] if self.roles else ["Roles of heads need ten inputs or more."]
-        if not self.apart:
-            notes.append("Heads are not compared: no layer has the same number of heads in both models.")
+        if others := [name for name in self.added[0] if name not in self.apart]:
+            notes.append(f"Not compared: {', '.join(others)}. No such layer of {self.names[1]} has as many heads.")
         return Group(*parts, *(Text(note, style="dim") for note in notes))
 
     def json(self) -> dict[str, Any]:

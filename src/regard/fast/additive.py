@@ -1,15 +1,12 @@
 """Additive scores `v · tanh(q + k)` without a tensor of all pairs.
 
 Replaces `regard.attention.scores.pairwise_scores`.
-Gain: `tanh` computed from a sigmoid takes a sixth of the time of PyTorch's `tanh` (docs/dev/benchmarks.md,
-  "Recurrent encoder-decoders"). A backward pass over 8 x 512 x 512 pairs of width 256 takes less than 200 MiB
-  of memory instead of 2,000 MiB (tests/fast/test_additive.py).
-The fast path is not used in compiled code, or with `REGARD_REFERENCE=1`. Second derivatives are computed from
-  the plain equation.
+Gain: a training step takes 1.1 to 1.7 times as long without it (docs/dev/benchmarks.md, "Fast paths"). A backward pass
+over 8 x 512 x 512 pairs of width 256 takes less than 200 MiB of memory instead of 2,000 (tests/fast/test_additive.py).
+The fast path is not used in compiled code, or with `REGARD_REFERENCE=1`. Second derivatives follow the plain equation.
 
-A tensor of all pairs has `Tq Tk D` numbers. Reading and writing several such tensors takes most of the time.
-This module computes, uses and discards one block of pairs at a time. A block fits in the processor's cache. The
-backward pass computes the blocks again.
+A tensor of all pairs has `Tq Tk D` numbers. This module computes, uses and discards one block of pairs at a time, which
+fits in the processor's cache. The backward pass computes the blocks again.
 """
 
 import math

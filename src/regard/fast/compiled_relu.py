@@ -1,9 +1,8 @@
 """ReLU for compiled layers.
 
 Replaces `torch.relu` in `FeedForward` while a compiler traces the layer.
-Gain: a compiled training step of the tiny Transformer takes 0.73 of the time on a CPU (docs/dev/benchmarks.md,
-  "A training step on a CPU").
-The fast path is not used without a compiler.
+Gain: a compiled training step of the tiny Transformer takes 0.73 of the time on a CPU (docs/dev/benchmarks.md, "A
+training step on a CPU"). The fast path is not used without a compiler.
 """
 
 from typing import Any

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.activations.weights import intervene
 from regard.arguments import public
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, plural
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
 from regard.interpret.needs import ENOUGH
 from regard.result import Result, percent, plain_table, signed
@@ -67,20 +67,20 @@ class HeadImportance(Result):
         )
 
     def table(self) -> RenderableType:
-        over = f"({self.loss:.4f} with all on, {self.samples:,} samples)"
+        over = f"({self.loss:.4f} with all on, {plural(self.samples, 'sample')})"
         title = f"{self.measure.capitalize()} added when a head is off {over}"
         columns = [f"head {head}" for head in range(max(map(len, self.added.values())))]
-        table, has_brackets = plain_table(("layer", *columns)), False
+        table = plain_table(("layer", *columns))
         for layer, values in self.added.items():
             cells = [signed(value, 4, small=True) for value in values]
             for head, interval in enumerate(self.intervals.get(layer, [])):
                 if interval is not None and interval.low <= 0 <= interval.high:
-                    cells[head], has_brackets = f"({cells[head]})", True
+                    cells[head] = f"({cells[head]})"
             table.add_row(layer, *cells)
-        parts: list[RenderableType] = [Text(title, style="italic"), table]
-        if has_brackets:
-            parts.append(Text(f"(in brackets if 0 is inside the {describe_interval(self.samples)})", style="dim"))
-        return Group(*parts)
+        note = f"(in brackets if 0 is inside the {describe_interval(self.samples)})"
+        if self.samples < 2:
+            note = "(a single sample has no intervals: other samples may say otherwise of every head)"
+        return Group(Text(title, style="italic"), table, Text(note, style="dim"))
 
 
 def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]]:

@@ -154,22 +154,22 @@ def compare_answers(
 
     `answers`: two texts (None: the likeliest answers). Of a model with one output number, the number itself is
     compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the last
-    step; without `answers`, a model that is not causal is compared at the first step at which its predictions differ if
-    they are equal at the last step. Raises `InputError` if the difference is the same in both runs.
+    step; a model that is not causal is compared at the first step at which its predictions differ if they are equal at
+    the last step; with `answers`, at the first step at which the clean run predicts the first answer, if it does not at
+    the last step. Raises `InputError` if the difference is the same in both runs.
     """
-    is_fixed = inputs.causal or answers is not None or metric is not None
+    is_fixed = inputs.causal or metric is not None
+    classes = [subject.patchable.answer_class(text, logits[0].shape[-1]) for text in answers or ()]
     count, place = min(map(len, logits)), inputs.step if step is None else step
     if place is not None:
         check_range("step", place, -count, count - 1)
         place %= count
     else:
         predicted = [values[:count].argmax(-1) for values in logits]
-        differing = [] if is_fixed else (predicted[0] != predicted[1]).nonzero().flatten().tolist()
-        place = differing[0] if differing and count - 1 not in differing else count - 1
-    if answers is None:
-        classes = [int(values[place].argmax()) for values in logits]
-    else:
-        classes = [subject.patchable.answer_class(text, logits[0].shape[-1]) for text in answers]
+        fitting = predicted[0] == classes[0] if classes else predicted[0] != predicted[1]
+        found = [] if is_fixed else fitting.nonzero().flatten().tolist()
+        place = found[0] if found and count - 1 not in found else count - 1
+    classes = classes or [int(values[place].argmax()) for values in logits]
     measure = metric or (lambda values: values[place, classes[0]] - values[place, classes[1]])
     is_number = metric is None and logits[0].shape[-1] == 1  # such as a loss
     if is_number:
@@ -249,11 +249,11 @@ def patch(
     """Patch each part of a model from a clean run into a corrupted run, and return the effects.
 
     `subject`: a run, or a result of `look`. `clean`, `corrupted`: inputs with the same number of tokens; a
-    translation model reads the answer to the clean input in both runs. `answers`: two texts, whose first
-    tokens' logits are compared (None: the model's answers). `step`: output step (None: the last, or the first
-    at which the answers differ if they are equal at the last). `metric`: a function of the logits (T, C), or of
-    the first tensor (T, ...) that a custom model returns, instead of the logit difference. `positions`: patched
-    steps of each layer, negative from the end (None: all).
+    translation model reads the answer to the clean input in both runs. `answers`: two texts, whose first tokens' logits
+    are compared (None: the model's answers). `step`: output step (None: the last, or, if it does not fit, the first at
+    which the answers differ, or at which an encoder-decoder predicts the first of `answers`). `metric`: a function of
+    the logits (T, C), or of the first tensor (T, ...) that a custom model returns, instead of the logit difference.
+    `positions`: patched steps of each layer, negative from the end (None: all).
 
     >>> result = regard.patch(run, "BCCCBAABACCCA", "BCCCBAABACCCB")    # doctest: +SKIP
     >>> result.heads, result.feed_forward, result.states    # doctest: +SKIP

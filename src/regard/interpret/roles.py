@@ -118,6 +118,7 @@ def _symbol(layer: LayerMap, seen: np.ndarray, symbols: Sequence[str]) -> np.nda
 
 
 RELEVANT = "what the answer depends on"
+REPEATED = ("what followed the same symbol before", "other steps with the same symbol")
 FIXED: dict[str, Targets] = {
     "its own step": partial(_offset, offset=0),
     "the previous step": partial(_offset, offset=-1),
@@ -238,18 +239,19 @@ def measure_candidates(
         bars[AT_STEPS], strengths[AT_STEPS] = bars[RELEVANT], strengths[RELEVANT]
         least = min(np.mean([uniform_deviation(o.weights) for o in model], 0).min() for model in before)
         deviations = np.stack([uniform_deviation(sample.weights) for sample in own], 1)
-        on_others = role_strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(own))[RELEVANT]
+        on_others = role_strengths({name: FIXED[name] for name in (*REPEATED, RELEVANT)}, _with_answers_of_next(own))
         for head in range(len(own[0].weights)):
             # A step that fewer than half of the inputs have, or a symbol in fewer of them, describes few of them.
             known = [name for name in searchable if 2 * np.isfinite(values := chosen[name][head]).sum() >= len(values)]
             best = sorted(known, key=lambda name: -_mean(chosen[name][head]))[:1]
-            beyond = estimate(strengths[RELEVANT][head] - on_others[head], draw)
             # As much attention for another sample: it can attend to positions, which describe it better.
-            excluded = AT_STEPS if beyond is not None and beyond.low > 0 else RELEVANT
+            beyond = {name: estimate(strengths[name][head] - other[head], draw) for name, other in on_others.items()}
+            excluded = {name for name, more in beyond.items() if (more.low <= 0 if more else name == RELEVANT)}
+            excluded |= set() if RELEVANT in excluded else {AT_STEPS}
             described = [
                 RoleCandidate(name, strengths[name][head], strength, bars[name])
                 for name in [*FIXED, *PAIRED, *best, AT_STEPS]
-                if name != excluded and (strength := _estimate(strengths[name][head], draw)) is not None
+                if name not in excluded and (strength := _estimate(strengths[name][head], draw)) is not None
             ]
             deviation = estimate(deviations[head], draw)
             # No head counts as uniform if a head of an untrained model is.
@@ -265,15 +267,16 @@ def _estimate(values: np.ndarray, draw: np.ndarray) -> Estimate | None:
     return estimate(values, draw)
 
 
-def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
-    """Return maps with the relevant inputs of the next sample, cut to the common steps and inputs."""
+def _with_answers_of_next(maps: Sequence[LayerMap]) -> list[LayerMap]:
+    """Return maps with the symbols and the relevant inputs of the next sample, cut to the common steps and inputs."""
     permuted = []
     for own, other in zip(maps, [*maps[1:], *maps[:1]], strict=True):
         relevant = None if own.relevant is None else np.zeros_like(own.relevant)
         if relevant is not None and other.relevant is not None:
             part = tuple(slice(min(sizes)) for sizes in zip(relevant.shape, other.relevant.shape, strict=True))
             relevant[part] = other.relevant[part]
-        permuted.append(replace(own, relevant=relevant))
+        labels = [*(other.key_labels or ()), *(f"\0{step}" for step in range(own.weights.shape[2]))]
+        permuted.append(replace(own, relevant=relevant, key_labels=labels[: own.weights.shape[2]]))
     return permuted
 
 

@@ -506,7 +506,8 @@ class Timeline(Result):
             parts.append(f"in this order on {strict} of {seeds} seeds")
             parts[-1] += f" (and on {same} with some in the same snapshot)" if same else ""
         text = ", ".join(parts)
-        rare = ", ".join(f"{role.role} ({role.formed} of {seeds})" for role in self.roles if role not in frequent)
+        counted = f" ({{}} of {seeds})" if seeds > 1 else ""
+        rare = ", ".join(role.role + counted.format(role.formed) for role in self.roles if role not in frequent)
         answers = self.events[ANSWERS]
         reached = sum(step < math.inf for step in answers)
         correct, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
@@ -528,7 +529,7 @@ class Timeline(Result):
             )
         return [
             *([f"{text[0].upper()}{text[1:]}."] if text else []),
-            *([f"On at most half of the seeds: {rare}."] if rare else []),
+            *([f"{'On at most half of the seeds' if counted else 'Not formed'}: {rare}."] if rare else []),
             *performance,
         ]
 

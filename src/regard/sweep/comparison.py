@@ -370,7 +370,7 @@ def _links(comparison: Comparison, explorer: str) -> list[Part]:
     runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
     names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
     folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
-    command = f"regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
+    command = f"regard show {folders[0]} --compare_with {' '.join(folders[1:])}"
     comparisons = [
         (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
     ]

@@ -795,7 +795,7 @@ DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
         lambda flags: _validates(flags) or flags.get("keep", 0) > 0,
         "without validation text or --keep",
     ),
-    "vocab_size": (_learns_to_size, "with this --tokenizer"),
+    "vocab_size": (_learns_to_size, "without a --tokenizer such as bpe"),
     "weights": (lambda flags: len(flags["weights"]) != 1, "without a second text of --train"),
 }
 """Options, whether each of them has an effect together with all options of a run, and when it has none."""

@@ -160,7 +160,7 @@ def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: s
     figure = new_figure(width, max(len(values) * 0.35 + 1.4, 2.4))
     axes = figure.subplots()
     figure.colorbar(draw_head_matrix(axes, values, signed=True), ax=axes, shrink=0.8)
-    axes.set_title("\n".join(textwrap.wrap(drawable(title), int(width * 12))), fontsize=8)
+    figure.suptitle("\n".join(textwrap.wrap(drawable(title), int(width * 14))), x=0.01, ha="left", fontsize=8)
     return figure_bytes(figure, format)
 
 

@@ -124,7 +124,7 @@ def _find_files(words: list[str]) -> tuple[dict[Path, tuple[Path | None, Path]],
             paths[path] = None, Path()
             continue
         for name, person in find_people(path).items():
-            paths |= {file: (person.home, file.relative_to(path).parent) for file in person.files}
+            paths |= {file: (person.home, file.relative_to(path.resolve()).parent) for file in person.files}
             for problem in person.problems:
                 file = problem.file if problem.file.startswith(name) else f"{name}/{problem.file}"
                 state: State = "note" if problem.read else "stopped"

@@ -173,7 +173,7 @@ def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]}{escape(shlex.quote(str(home / match[2])))}"
 
-    return re.sub(rf"(--(?:savepath |compare-with |output |text=)){HOME}/([\w/]+(?:\.txt|\.svg)?)", replace, text)
+    return re.sub(rf"(--(?:savepath |compare_with |output |text=)){HOME}/([\w/]+(?:\.txt|\.svg)?)", replace, text)
 
 
 @functools.cache
