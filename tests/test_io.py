@@ -306,7 +306,7 @@ def test_either_all_new_files_are_written_or_none(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in wanted} == wanted
     (tmp_path / "other" / "b").write_text("mine")
     more = {tmp_path / "third" / "c": b"three", tmp_path / "other" / "b": b"two"}
-    with pytest.raises(InputError, match="exists already: choose another folder"):
+    with pytest.raises(InputError, match="exists already: rename it"):
         write_new(more)
     assert not (tmp_path / "third").exists()
     assert (tmp_path / "other" / "b").read_text() == "mine"

@@ -479,7 +479,7 @@ def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
     for path in contents:
         check_name(path)
         if os.path.lexists(path):
-            raise InputError(f"file {str(path)!r} exists already: choose another folder")
+            raise InputError(f"file {str(path)!r} exists already: rename it, or work in another folder")
         check_folder(path.parent)
     for path, content in contents.items():
         with write_errors(path.parent):

@@ -429,9 +429,9 @@ def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> 
         tidy(path.parent)
         if RunFolder(path).exists():
             return RunFolder(path, trust_edited)
-    raise InputError(
-        f"no run {str(run)!r} in {str(savepath)!r}: train the run with `regard train`, or give its --savepath"
-    )
+    known = ", ".join(sorted(path.name for path in savepath.glob("*") if is_run_folder(path))[:9])
+    where = repr(str(savepath)) + f", which has {known}" * bool(known)
+    raise InputError(f"no run {str(run)!r} in {where}: train the run with `regard train`, or give its --savepath")
 
 
 # Tensor files (safetensors) of a run: model weights, training state, snapshots.
