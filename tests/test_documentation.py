@@ -226,6 +226,7 @@ def run_python(page: str, count: int, **names: Any) -> dict[str, Any]:
 
 
 def test_python_of_the_readme_works(here: Path) -> None:
+    regard.train("dates", steps=20, progress=False)  # the README has trained it with a command
     names = run_python("README.md", 1)
     assert isinstance(names["run"], regard.PairRun) and (here / "alignment.png").exists()
 

@@ -22,7 +22,10 @@ def test_list_stub_and_check(command: Run, folder: Path) -> None:
     assert status == 0 and " 1  first" in out and " 9  induction" in out
     status, out, _ = command("write", "first")
     assert status == 0 and "then: regard write first.py --page" in out
-    assert command("write", "first")[::2] == (2, "regard: file 'first.py' exists already: rename it, or work in another folder\n")
+    assert command("write", "first")[::2] == (
+        2,
+        "regard: file 'first.py' exists already: rename it, or work in another folder\n",
+    )
     status, _, error = command("write", "first.py")
     assert status == 2 and error.startswith("regard: first.py, line ") and "nothing is written yet" in error
     (folder / "first.py").write_text(IMPORTS + "answer = aggregate(select(indices, indices), tokens)")

@@ -118,17 +118,22 @@ def test_documented_calls_next_to_other_tools(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.filterwarnings("ignore")
 def test_documented_calls_for_external_models(
-    folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folders: Callable[[str], Path], tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import transformers
+
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FOLDER").symlink_to(folders("llama"))
-    first, own, predicting, patching = blocks("external-models.md")
+    first, labeled, own, predicting, patching = blocks("external-models.md")
     external: dict[str, Any] = {"regard": regard}
     exec(first.replace("The cat sat on the mat.", "the cat sat on the mat"), external)
     exec(predicting.replace('" mat"', "9"), external)
     exec(patching, external)
     assert (tmp_path / "parts.svg").exists()
     assert (tmp_path / "cat.html").exists() and (tmp_path / "smaller" / "model.safetensors").exists()
+    sizes: Any = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    classifier = transformers.BertForSequenceClassification(transformers.BertConfig(**sizes))
+    exec(labeled, {"regard": regard, "torch": torch, "tokenizer": tokenizer, "model": classifier})
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     model = torch.nn.Sequential(torch.nn.Embedding(30, 8), layer)
     names = {
