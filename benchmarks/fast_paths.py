@@ -38,10 +38,7 @@ SEARCH = ["translate", "trained/translation", "--input", "sources.txt", "--engin
 WORKS = {
     "train counting": (["train", "counting", "--overwrite"], ["adam", "memory", "query_gradient"]),
     "train signal2": (["train", "signal2", "--overwrite"], ["query_gradient", "adam", "memory", "onednn"]),
-    "train dates, 400 steps": (
-        ["train", "dates", "--steps", "400", "--overwrite"],
-        ["softmax", "memory"],
-    ),
+    "train dates, 400 steps": (["train", "dates", "--steps", "400", "--overwrite"], ["softmax", "memory"]),
     "train translation, 60 steps": ([*TRAIN, "--steps", "60"], ["memory", "softmax", "adam", "onednn"]),
     "train translation, Bahdanau's decoder, 100 steps": (
         [*TRAIN, "--steps", "100", "--model", "recurrent", "--score", "additive", "--context", "cell"],
