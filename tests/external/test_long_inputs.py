@@ -240,7 +240,7 @@ def test_weights_of_a_causal_layer_are_computed_in_blocks_of_queries(
         torch.func.vmap(lambda each: model(inputs_embeds=each).last_hidden_state)(states)
     with record_weights(model, heads=[1], rows=[0, 150, 289]) as rows:
         model(tokens)
-    tolerance = {"atol": 1e-6 if dtype == torch.float32 else 1e-3, "rtol": 0}
+    tolerance: Any = {"atol": 1e-6 if dtype == torch.float32 else 1e-3, "rtol": 0}
     for name, expected in zip(records, eager(tokens, output_attentions=True).attentions, strict=True):
         torch.testing.assert_close(records[name].weights, expected, **tolerance)
         torch.testing.assert_close(mapped[name].weights, expected, **tolerance)

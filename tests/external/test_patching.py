@@ -28,7 +28,7 @@ def test_answers_of_an_encoder_decoder_are_compared_where_they_are_predicted(
     """The clean run predicts the classes 0, 1, 2, 3; class 4 at no step."""
     subject: Any = SimpleNamespace(patchable=SimpleNamespace(answer_class=lambda text, size: int(text)), called=list)
     inputs = InputPair(None, None, causal)
-    difference = compare_answers(subject, inputs, [torch.eye(4, 5), torch.arange(20.0).view(4, 5)], answers=(*answers,))  # type: ignore[arg-type]
+    difference = compare_answers(subject, inputs, [torch.eye(4, 5), torch.arange(20.0).view(4, 5)], answers=(*answers,))
     assert difference.step == step
 
 

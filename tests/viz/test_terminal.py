@@ -121,7 +121,7 @@ def test_best_head_is_shown_and_others_are_mentioned() -> None:
     lines = printed(written(4, WORDS))
     assert lines[0] == "Layer 1:" and not any("head 2" in line for line in lines)
     text = " ".join(lines[-2:])
-    assert "head 3 of decoder.1.cross; of 8 heads" in text and "--plot page.html" in text
+    assert "head 3 of decoder.1.cross: of 8 heads" in text and "--plot page.html" in text
     assert len(lines) < 40
 
 

@@ -129,9 +129,9 @@ def _heatmap(attention: Map) -> RenderableType:
 
 
 def _other_heads(best: AlignedHead, heads: int) -> str:
-    reason = "aligns best" if best.layer.kind == CROSS else "attends to most of the tokens"
     return (
-        f"This is {best.layer.head_name(best.head)} of {best.layer.name}; of {heads} heads, it {reason}."
+        f"This is {best.layer.head_name(best.head)} of {best.layer.name}: of {heads} heads, it gives the most tokens a "
+        "large weight."
         " To see the other heads: --plot page.html, the explorer, or in Python .to_html(path)."
     )
 
