@@ -131,7 +131,7 @@ def _heatmap(attention: Map) -> RenderableType:
 def _other_heads(best: AlignedHead, heads: int) -> str:
     return (
         f"This is {best.layer.head_name(best.head)} of {best.layer.name}: of {heads} heads, it has the largest weights."
-        " To see the other heads: --plot page.html, the explorer, or in Python .to_html(path)."
+        " For the other heads: --plot page.html, the explorer, or in Python .to_html(path)."
     )
 
 
