@@ -326,11 +326,11 @@ class CTranslate2Search:
                 not tokens or tokens[-1] in search.controls.never or total < MIN_LOG_PROBABILITY
             ):  # an empty source has no tokens
                 return []
-            if tokens[-1] == EOS and len(tokens) <= most + 1:
+            done = tokens[-1] == EOS and len(tokens) <= most + 1
+            if done or math.isnan(total):  # a greedy answer without scores may be cut
                 penalty = length_penalty(len(tokens), search.length_penalty) if search.beam > 1 else 1.0
-                finished.append(
-                    Hypothesis(tokens=tokens[:-1], log_probability=total, score=total / penalty, finished=True)
-                )
+                cut = tokens[:-1] if done else tokens[:most]
+                finished.append(Hypothesis(tokens=cut, log_probability=total, score=total / penalty, finished=done))
         if len(finished) < search.n_best:
             return []
         finished.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
