@@ -16,7 +16,7 @@ from regard.errors import escape_controls
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 FIRST = {
-    "train": "steps model savepath resume overwrite train valid text tokenizer preset hidden heads layers attention lr "
+    "train": "steps model savepath resume overwrite train valid text preset hidden heads layers attention lr tokenizer "
     "seed max_len vocab_size",
     "translate": "beam n_best temperature scores input align plot engine prefix glossary doubt savepath",
     "look": "text target generate image compare_with examples layers heads plot json download",
@@ -27,7 +27,7 @@ FIRST = {
     "write": "puzzle page train hide score seed port browser",
 }
 """Flags that `--help` shows, for commands with more than `MOST`: the first `MOST` of these that the task has."""
-MOST = 13
+MOST = 12
 WIDEST, COLUMN = 100, 22  # characters of a line, and where the explanation of a flag begins
 DEPENDING = {"--model", "--preset", "--attention", "--from", "--start_from"}  # flags that change other flags
 PAGES = Path(__file__).with_name("help.json")
