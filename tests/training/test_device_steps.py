@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
+from regard.attention.layer import disable_compile
 from regard.errors import InputError
 from regard.training.checkpoint import Adam
 from regard.training.trainer import Learner
@@ -152,6 +153,10 @@ def test_a_step_starts_few_more_operations_than_a_plain_loop(
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
 def test_batches_of_all_shapes_share_few_compiled_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.compiler.reset()
+    blocks = disable_compile(), disable_compile()  # recordings of two threads end in any order
+    [block.__enter__() for block in blocks]
+    [block.__exit__(None, None, None) for block in blocks]
     graphs, compile_module = list[object](), nn.Module.compile
 
     def note(graph: Any, inputs: Any) -> Any:

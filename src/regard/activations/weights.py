@@ -193,8 +193,7 @@ def _warn_unchanged(model: nn.Module, layer: str) -> None:
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Install the mechanisms that the session's model needs, except own hooks; yields known attention layers."""
-    # Tracking every module costs time. If only `transformers_attention` is installed, tracking its layers and
-    # their parents is enough.
+    # If only `transformers_attention` is installed, tracking its layers and their parents is enough, and faster.
     mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.applies(session)]
     track_all = any(mechanism in SELECTIVE for mechanism in mechanisms)
     attending = session.tracker.of_classes(lambda part: uses_interface(part) or is_sequence_mixer(type(part)))  # type: ignore[arg-type]

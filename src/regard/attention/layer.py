@@ -55,6 +55,7 @@ RowWeights = Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]
 """Maps indices of query rows to the weights (B, H, rows, Tk) and mask of these rows."""
 SHORT = 128
 """Largest number of keys for which a CPU computes bfloat16 weights explicitly."""
+_stances: list[Any] = []  # of the compiler, set by the blocks of `disable_compile`
 
 
 @public
@@ -350,11 +351,15 @@ def disable_compile() -> Iterator[None]:
     if "torch._dynamo" not in sys.modules:
         yield
         return
-    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
-        # Global hooks run twice for a compiled module. Both calls have the same name, so the records are correct.
-        warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
-        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
-        yield
+    _stances.append(torch.compiler.set_stance("force_eager"))
+    try:
+        with warnings.catch_warnings():
+            # Global hooks run twice for a compiled module. Both calls have the same name, so the records are correct.
+            warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
+            warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+            yield
+    finally:  # the last stance, whichever thread set it: the blocks of several threads end in any order
+        _stances.pop().__exit__(None, None, None)
 
 
 @public

@@ -12,9 +12,6 @@ shape, which takes half a millisecond and half a megabyte, and caches the latest
 `onednn_matmul` is for shapes that recur at each step, and the other functions pad the number of rows to one of
 a few values. A search multiplies a few rows by the same matrices at each step.
 
-Both libraries rearrange the matrix for each product, which takes most of the time with 5 rows and 12,000 tokens.
-`PackedLinear` rearranges the matrix once for oneDNN, or transposes it once for MKL.
-
 Letters: N rows of D columns, V rows of a weight.
 """
 
@@ -67,7 +64,7 @@ def onednn_matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Te
 
 
 class PackedLinear:
-    """`F.linear` for states (N, D) with a constant weight (V, D) that is packed once, without gradients."""
+    """`F.linear` for states (N, D) with a constant weight (V, D), rearranged once for oneDNN or transposed for MKL."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight, large = weight.detach(), weight.numel() >= MIN_PACKED
