@@ -399,22 +399,18 @@ class Controls:
             return []
         found, position = list[tuple[Span, str]](), 0
         for begin in range(len(text)):
-            for term in self._terms.get(text[begin], ()) if begin >= position else ():
-                end = begin + len(term)
-                if text.startswith(term, begin) and is_whole(text, begin, end):
+            for end in (begin + length for length in self._lengths if position <= begin <= len(text) - length):
+                if (term := text[begin:end]) in self.glossary and is_whole(text, begin, end):
                     found.append(((begin, end), self.glossary[term]))
                     position = end
                     break
         return found
 
-    # One list of all terms would try each term at each word of a text.
+    # Terms are looked up by length: a list of terms would be tried at each character of a text.
     @cached_property
-    def _terms(self) -> dict[str, list[str]]:
-        """The terms of the glossary by their first character, the longest first."""
-        terms: dict[str, list[str]] = {}
-        for term in sorted(self.glossary, key=len, reverse=True):
-            terms.setdefault(term[0], []).append(term)
-        return terms
+    def _lengths(self) -> list[int]:
+        """The lengths of the glossary's terms, the longest first."""
+        return sorted(set(map(len, self.glossary)), reverse=True)
 
 
 class Requirement(NamedTuple):
