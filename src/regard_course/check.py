@@ -44,11 +44,13 @@ def make_exercise(
 ) -> Exercise:
     """Return an exercise from a correct function.
 
-    reference: the correct function, written with NumPy. Its name, parameters and docstring are the stub. inputs: a
-    function of a seed that returns the inputs by name, each a dictionary of all arguments. Draw them with
-    `np.random.default_rng(seed)`. For the input with the name "gradients", the gradients of arrays of floats are
-    compared too. mistakes: pairs of a wrong function with the same parameters, whose docstring describes its error, and
-    the correction as a sentence. outputs: names of the results, if the function returns a tuple.
+    reference: the correct function, written with NumPy. Its name, parameters and docstring are the stub.
+    inputs: a function of a seed that returns the inputs by name, each a dictionary of all arguments. Draw them
+    with `np.random.default_rng(seed)`. For the input with the name "gradients", the gradients of arrays of
+    floats are compared too.
+    mistakes: pairs of a wrong function with the same parameters, whose docstring describes its error, and the
+    correction as a sentence.
+    outputs: names of the results, if the function returns a tuple.
 
     >>> def double(values):
     ...     '''Return twice the values.'''
@@ -148,10 +150,12 @@ def check(
     The code runs in a separate process with time and memory limits, which receives only the inputs. The results are
     compared with a correct solution on many inputs. Incorrect ones are compared with those of known mistakes.
 
-    object: path of a file, or a function, class or module instance. exercise: the exercise that the object answers; by
-    default derived from the names in the file or the object's name. seed: seed of the inputs. Another seed draws other
-    inputs of the same kinds. exercises: Python file with exercises of your own (see `make_exercise`), which replace
-    those of the course. language: language of the report: "en", "de", or the folder of a translation.
+    object: path of a file, or a function, class or module instance.
+    exercise: the exercise that the object answers; by default derived from the names in the file or the
+    object's name.
+    seed: seed of the inputs. Another seed draws other inputs of the same kinds.
+    exercises: Python file with exercises of your own (see `make_exercise`), which replace those of the course.
+    language: language of the report: "en", "de", or the folder of a translation.
 
     Raises `InputError` if the file, exercise or language does not exist, or if the file has no answer, and
     `MachineError` if the system cannot limit a process.

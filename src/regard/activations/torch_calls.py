@@ -383,18 +383,16 @@ def applies(session: CaptureSession) -> bool:
     models whose source contains none of the function names and uses none of PyTorch's layers. Sessions that change
     weights need it for layers that compute the softmax in their own code.
     """
-    if session.intervenes:
-        names = session.changed_layers()
-        if not names or not all(_is_captured(session.tracker.named, name) for name in names):
-            return True
+    names = session.changed_layers() if session.intervenes else ()
+    if session.intervenes and not (names and all(_is_captured(session.tracker.named, name) for name in names)):
+        return True
     return not isinstance(session, InterventionSession) and any(map(_may_call, session.tracker.by_class))
 
 
 def _is_captured(modules: Mapping[str, nn.Module], layer: str) -> bool:
-    """Return whether `transformers_attention` captures a layer whose code has no other softmax."""
+    """Return whether `transformers_attention` captures a layer that has no other softmax, as GPT-2 has."""
     name = find_name(layer.partition("#")[0], modules)
     cls: Any = type(modules.get(name or ""))
-    # GPT-2 has another softmax, for `reorder_and_upcast_attn`.
     own_softmax = any("softmax" in part.lower() for part in inherited_names(cls))
     return name is not None and find_eager_function(cls) is not None and not own_softmax
 

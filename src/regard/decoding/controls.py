@@ -406,10 +406,9 @@ class Controls:
                     break
         return found
 
-    # Terms are looked up by length: a list of terms would be tried at each character of a text.
     @cached_property
     def _lengths(self) -> list[int]:
-        """The lengths of the glossary's terms, the longest first."""
+        """The lengths of the terms, the longest first. Trying each term at each character of a text takes longer."""
         return sorted(set(map(len, self.glossary)), reverse=True)
 
 

@@ -224,7 +224,7 @@ class TrustReport(Result):
         share = count_interval(self.false_alarms * self.pairs, self.pairs)
         notes = [
             f"false alarms: {percent(self.false_alarms)} of good translations in text like {self.text} "
-            f"({self.pairs:,} pairs: {percent(share.low or 0)} to {percent(share.high or 0)}; good: what it writes)"
+            f"({self.pairs:,} pairs: {percent(share.low or 0)} to {percent(share.high or 0)}; good: the run's own)"
         ]
         if self.false_alarms * self.pairs < FEWEST_ALARMS:
             notes.append(
