@@ -81,20 +81,16 @@ def test_bad_input(command: Command, line: str, message: str) -> None:
 
 
 @pytest.mark.usefixtures("site")
-@pytest.mark.parametrize(("line", "message"), LINES["OF_A_RUN"])
+@pytest.mark.parametrize(("line", "message"), [*LINES["OF_A_RUN"], *LINES["OF_A_TRANSLATOR"]])
 def test_bad_input_for_a_run(
-    command: Command, trained: regard.AnswerRun, translator: regard.PairRun, line: str, message: str
+    command: Command,
+    trained: regard.AnswerRun,
+    german: regard.TranslationRun,
+    translator: regard.PairRun,
+    line: str,
+    message: str,
 ) -> None:
-    places = {"RUN": trained.folder, "DATES": translator.folder}
-    check(command, [places.get(word, word) for word in shlex.split(line)], message)
-
-
-@pytest.mark.usefixtures("site")
-@pytest.mark.parametrize(("line", "message"), LINES["OF_A_TRANSLATOR"])
-def test_bad_input_for_a_translator(
-    command: Command, german: regard.TranslationRun, translator: regard.PairRun, line: str, message: str
-) -> None:
-    places = {"GERMAN": german.folder, "DATES": translator.folder}
+    places = {"RUN": trained.folder, "GERMAN": german.folder, "DATES": translator.folder}
     words = [places.get(word, word) for word in shlex.split(line)]
     if line.startswith("trust") and "train.de" in line:
         words = ["trust", german.folder, "--data", *map(Path, german.task.config.train)]

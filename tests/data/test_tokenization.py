@@ -55,6 +55,7 @@ def test_tokens_are_the_words_of_text_without_spaces(
     text: str, offsets: list[tuple[int, int]], expected: list[str]
 ) -> None:
     assert [text[begin:end] for begin, end in word_spans(text, "parts", offsets)] == expected
+    assert tokenize("狗", SUBWORDS["unigram"], "pieces").words == ["▁", "狗"]
 
 
 def test_marks_belong_to_their_letters() -> None:

@@ -152,7 +152,7 @@ def check_heads(subject: Any, parts: AnyModel) -> None:
     handle.remove()
     assert result.layers[layer] == pytest.approx(effect, abs=1e-3, rel=1e-3)
     found = result.difference_clean, result.difference_corrupted
-    assert found == pytest.approx((whole, nothing), abs=1e-4) and result.answers == (parts.answers or ("value", "0"))
+    assert found == pytest.approx((whole, nothing), abs=1e-4) and result.answers == (parts.answers or ("the value", ""))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *HAND])

@@ -136,6 +136,8 @@ def test_reports_on_pairs_outside_the_selection() -> None:
     weights, known = make_pairs(400, right={})
     found = choose_heads(weights, HEADS, known, against="all").found["set of heads"].error_rate
     assert found is not None and found.mean > 0.7
+    diagonal = [WordAlignment.of([(word, word) for word in range(array.shape[2])]) for array in weights]
+    assert "than equal positions: check" in str(choose_heads(weights, HEADS, diagonal, against="all"))
 
 
 def test_reports_other_aligners_on_the_same_pairs() -> None:

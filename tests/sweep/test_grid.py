@@ -35,12 +35,12 @@ def test_variants_are_all_combinations() -> None:
 def test_a_page_links_to_the_explorer(command: Command, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     argv = ("compare", "recall", "--vary", "pooling=last,attention", *SMALL, "--steps", "2", "--html", page)
-    status, _, err = command(*argv, "--savepath", tmp_path / "kept", "--explorer", "http://127.0.0.1:9/")
+    status, _, err = command(*argv, "--savepath", tmp_path / "kept")
     assert status == 0, err
     text = page.read_text()
-    assert begins_with_picture(text) and '<a href="http://127.0.0.1:9/">pooling=last, seed 0</a>' in text
+    assert begins_with_picture(text) and '<a href="http://127.0.0.1:8137/">pooling=last, seed 0</a>' in text
     for number, other in enumerate(("pooling=attention, seed 0", "pooling=last, seed 1")):
-        assert f'<a href="http://127.0.0.1:9/#beside=model-{number}">pooling=last, seed 0 | {other}</a>' in text
+        assert f'<a href="http://127.0.0.1:8137/#beside=model-{number}">pooling=last, seed 0 | {other}</a>' in text
     kept = tmp_path / "kept" / "recall"
     folders = [
         kept / name / "recall" for name in ("pooling=last/seed-0", "pooling=attention/seed-0", "pooling=last/seed-1")

@@ -19,7 +19,7 @@ from regard.viz import figure, heatmaps
 from regard.viz.figure import SHADES, drawable, figure_style, new_figure
 from regard.viz.heatmaps import MatrixPlot
 from regard.viz.page import VIEW
-from regard.viz.plots import draw_head_table
+from regard.viz.plots import head_figure
 
 STRANGE = ["\ud800", "\0", "\n", "\x1b[31m", "☃漢字", "$\\foo$", "\u2028", "\U0010ffff", "a$b"]
 
@@ -33,7 +33,7 @@ def test_any_text_is_drawn_without_warnings(
         warnings.simplefilter("error")
         translator.attend(f"3{text}").save(tmp_path / f"map.{extension}")
         if extension != "html":
-            draw_head_table({text: [0.5, -1.0]}, text, extension)
+            head_figure({text: [0.5, -1.0]}, text, text).save(tmp_path / f"heads.{extension}")
 
 
 @pytest.fixture
@@ -81,14 +81,15 @@ def test_characters_without_a_glyph_are_replaced(fonts: list[str], tmp_path: Pat
 def test_system_fonts_provide_missing_glyphs(
     fonts: list[str], tmp_path: Path, extension: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    without = draw_head_table({"漢": [1.0]}, "漢", extension)
+    path, heads = tmp_path / f"heads.{extension}", head_figure({"漢": [1.0]}, "漢", "漢")
+    without = heads.save(path).read_bytes()
     figure._drawable_character.cache_clear()
     figure._missing_blocks.clear()
     fonts.append(write_font(tmp_path / "squares.ttf", "漢"))
     assert drawable("漢字") == "漢\ufffd"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert draw_head_table({"漢": [1.0]}, "漢", extension) != without
+        assert heads.save(path).read_bytes() != without
     assert not caplog.records
 
 
@@ -97,7 +98,7 @@ def test_system_fonts_provide_missing_glyphs(
 def test_any_label_can_be_drawn(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_head_table({text: [1.0]}, text, "svg")
+        head_figure({text: [1.0]}, text, text)._repr_png_()
 
 
 def test_colours_equal_those_of_the_page() -> None:

@@ -133,12 +133,12 @@ def test_a_worked_example() -> None:
 
 
 def test_punctuation_hyphens_and_special_symbols() -> None:
-    labels = ["▁", "„", "schn", "ell", "“", ",", "▁sagt", "▁Fuß", "-", "ball", "▁", "�", "</s>"]
+    labels = ["▁", "„", "schn", "ell", "“", ",", "▁sagt", "▁Fuß", "-", "ball", "▁", "�", "私", "は", "</s>"]
     layer = LayerMap(
-        name="cross", title="", weights=np.eye(13, dtype=np.float32)[None], query_labels=labels, key_labels=labels
+        name="cross", title="", weights=np.eye(15, dtype=np.float32)[None], query_labels=labels, key_labels=labels
     )
     merged = merge_words(layer)
-    assert merged.key_labels == ["„", "schnell", "“", ",", "sagt", "Fuß", "-", "ball", "�", "</s>"]
+    assert merged.key_labels == ["„", "schnell", "“", ",", "sagt", "Fuß", "-", "ball", "�", "私", "は", "</s>"]
     np.testing.assert_allclose(merged.weights.sum(-1), 1.0, atol=1e-6)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.cli.parsing import check_needed, first_word, read_command, take_flag, take_flags, wants_help
+from regard.cli.parsing import first_word, read_command, take_flag, take_flags, wants_help
 from regard.cli.terminal import EXPLORER, print_message, print_table, resumable, save_files, say_saved
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
@@ -54,7 +54,7 @@ def make_backend(flags: MachineFlags) -> Backend:
 
 
 PROG = "regard compare"
-OWN = {"seeds", "html", "explorer", "savepath", "on", *OPTIONS}
+OWN = {"seeds", "html", "savepath", "on", *OPTIONS}
 WIDEST = 200  # characters of a line of the table
 
 
@@ -72,8 +72,6 @@ class CompareFlags:
     """Number of seeds per variant: 0, 1, and so on."""
     html: Path | None = None
     """Write the report to this HTML file: tables, curves, and links into the explorer."""
-    explorer: str = EXPLORER
-    """Address of `regard show` for the links in the HTML report."""
     savepath: Path = Path(COMPARISONS)
     """Directory of the comparisons. The comparison is stored in a subfolder named after its task."""
     machines: MachineFlags = field(default_factory=MachineFlags)
@@ -106,7 +104,6 @@ def run_compare(argv: list[str]) -> None:
     varied, argv = take_flag(argv, "--vary")
     own, argv = take_flags(argv, OWN)
     _, flags = read_command(CompareFlags, own, PROG)
-    check_needed(flags, {"explorer": "html"})
     machines = make_backend(flags.machines)
     check_writable(flags.html)
     if not varied:
@@ -135,7 +132,7 @@ def run_compare(argv: list[str]) -> None:
     print_table(comparison.table(), WIDEST)
     saved = comparison.save()
     if flags.html is not None:
-        saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
+        saved.append(comparison.to_html(flags.html, explorer=EXPLORER))
     say_saved(*saved)
 
 

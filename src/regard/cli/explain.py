@@ -87,8 +87,6 @@ class ExamineFlags:
     """Write the report to this HTML file: tables and text, and for one run plots and links into the explorer."""
     json: Path | None = None
     """Write all measurements and sentences to this JSON file."""
-    explorer: str = EXPLORER
-    """Address of `regard show` for the links in the HTML report."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     storage: RunFlags = field(default_factory=RunFlags)
@@ -99,13 +97,12 @@ def run_examine(argv: list[str]) -> None:
     from regard.runs.seeds import examine_runs
 
     names, flags = read_command(ExamineFlags, argv, "regard examine RUN...")
-    check_needed(flags, {"explorer": "html"})
     check_writable(flags.html, flags.json)
     result: Examination | ExaminedRuns
     if len(names) == 1:
         run = flags.storage.load(names[0])
         result = examination = run.examine(samples=flags.samples, seed=flags.seed)
-        saved, links = [examination.save(run.folder / FILE)], {"explorer": flags.explorer}
+        saved, links = [examination.save(run.folder / FILE)], {"explorer": EXPLORER}
     else:
         with resumable():
             result = runs = examine_runs(names, samples=flags.samples, seed=flags.seed, **vars(flags.storage))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 900  # Maximum number of characters in a message. The middle of longer messages is omitted.
 
-EXPLORER = "http://127.0.0.1:8137/"  # Default address of `regard show`
+EXPLORER = "http://127.0.0.1:8137/"  # Default address of `regard show`, to which reports link
 
 
 def print_message(message: str) -> None:

@@ -226,7 +226,10 @@ class SubwordVocabulary(SymbolVocabulary):
         ]
 
     def offsets(self, text: str) -> list[Span]:
-        return list(self._encode(text).offsets)
+        encoding, lone = self._encode(text), self._indices.get(BLANK)
+        # The piece of a space before the text has no characters.
+        spans = zip(encoding.ids, encoding.offsets, strict=True)
+        return [(begin, begin if id == lone and text[begin:end].strip() else end) for id, (begin, end) in spans]
 
     def unknown(self, text: str) -> list[str]:
         tokens = zip(self.encode(text), self.pieces(text), strict=True)

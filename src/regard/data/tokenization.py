@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
 
+BLANK = "▁"  # The space before a word in a token
 Span = tuple[int, int]
 """A span of a text: the position of its first character, and the position after its last character."""
 Unit = Literal["words", "parts", "pieces"]
@@ -69,7 +70,7 @@ class TokenizedText(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        return [self.text[begin:end].strip() for begin, end in self.spans]
+        return [self.text[begin:end].strip() or BLANK for begin, end in self.spans]
 
 
 def tokenize(text: str, tokenizer: Tokenizer, unit: Unit) -> TokenizedText:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Literal, Protocol
 
-from regard.data.tokenization import Span, Tokenizer, word_spans
+from regard.data.tokenization import BLANK as BLANK, Span, Tokenizer, word_spans
 
 PAD, BOS, EOS, UNKNOWN = range(4)
 """Indices of padding, the beginning of a sequence, the end of a sequence, and tokens that are not in the vocabulary."""
 SPECIAL = ("", "<s>", "</s>", "�")  # The labels of these four indices
-BLANK = "▁"  # Replaces the space before a word in learned vocabularies
 SURROGATES = re.compile("[\ud800-\udfff]")  # Unpaired surrogates of UTF-16
 FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 """Invisible characters that Unicode classifies as letters, marks or symbols."""

@@ -18,6 +18,7 @@ vectors, or a convolution of pixels. Any other floating-point input is its own e
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -566,6 +567,13 @@ def patchable_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelIn
         ids = texts.target_ids(text, add_special_tokens=False)
         if not ids or not 0 <= ids[0] < classes:
             raise InputError(f"{argument} {text!r} has no token: give another text")
+        if ids[0] == getattr(texts.tokenizer, "unk_token_id", None):
+            raise InputError(f"{argument} {text!r} begins with an unknown token: give a text of known words")
+        if len(ids) > 1:
+            first = texts.labels(list(ids[:1]))[0]
+            warnings.warn(
+                f"{argument} {text!r} has {len(ids)} tokens: its first, {first!r}, stands for it", stacklevel=6
+            )
         return int(ids[0])
 
     return Patchable(prepare, outputs, answer_class, partial(recorded_path, model), logits)

@@ -84,11 +84,12 @@ class LogitAttribution(Result):
         return table
 
     def plot(self, path: str | Path) -> Path:
-        """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.plots import write_head_table
+        """Draw a heatmap, layers by heads (.png, .svg or .pdf), with caption and data; see `PaperFigure.save`."""
+        from regard.viz.plots import head_figure
 
-        title = f"{self.input!r}: what each head adds to the logit of {self.token!r}"
-        return write_head_table(self.heads, title, path)
+        caption = f"{self.input!r}: what each head adds to the logit of {self.token!r}, norms frozen."
+        parts = {name: sum(getattr(self, name).values()) for name in ("feed_forward", "embeddings", "biases")}
+        return head_figure(self.heads, caption, "logit", parts).save(path)
 
 
 @public

@@ -294,6 +294,7 @@ MIN_PAIRS = 20  # Smallest number of pairs in both halves together
 By = Literal["head", "set", "all"]
 STEP_NAMES = {False: "as it is written", True: "with the word itself"}
 METHODS: dict[By, str] = {"head": "best head", "set": "set of heads", "all": "all heads"}
+DIAGONAL = "equal positions"  # A baseline without a model: each target word is linked to the source word beside it
 
 
 @public
@@ -366,6 +367,9 @@ class AlignmentChoice(Result, KeptHeads):
             f"{plural(self.reported_on, 'pair')}, with 95 % intervals over the pairs. Selected on "
             f"{self.chosen_on:,} other pairs: {METHODS[self.best]}, {self.ways[self.best]}."
         )
+        chosen, diagonal = (self.found[name].error_rate for name in (METHODS[self.best], DIAGONAL))
+        if chosen and diagonal and chosen.mean >= diagonal.mean:
+            caption += f" They are no better than {DIAGONAL}: check that each line of links belongs to its pair."
         return Group(methods, Text(""), all_heads, Text(""), Text(caption))
 
 
@@ -426,6 +430,9 @@ def choose_heads(
         last = [head for head in heads if head[0] == heads[-1][0]]
         baseline = AligningHeads(heads=tuple(last), shifted=shifted)
         quality["last layer, itself" if shifted else "last layer"] = report(baseline)
+    shapes = [weights[pair].shape[2:] for pair in others]
+    diagonal = [frozenset((row * (keys - 1) // rows, row) for row in range(rows)) for rows, keys in shapes]
+    quality[DIAGONAL] = agreement(diagonal, reported)
     for name, links in (beside(others, ways[method]) if beside else {}).items():
         quality[name] = agreement(links, reported)
     return AlignmentChoice(

@@ -94,8 +94,9 @@ class DifferenceEffects(Result):
 
     @property
     def difference(self) -> str:
-        """The compared answers, for titles."""
-        return f"{self.answers[0]!r} - {self.answers[1]!r}"
+        """What is compared, for titles: two answers, or a number without a second answer."""
+        first, second = self.answers
+        return f"{first!r} - {second!r} at output step {self.step}" if second else first
 
     def effect_table(self, title: str, first: str, wholes: Mapping[str, float]) -> Table:
         """Return a table of layers by heads; `wholes`: effects of whole layers, and of parts without heads."""
@@ -160,6 +161,8 @@ def compare_answers(
     """
     is_fixed = inputs.causal or metric is not None
     classes = [subject.patchable.answer_class(text, logits[0].shape[-1]) for text in answers or ()]
+    if answers is not None and classes[0] == classes[1]:
+        raise InputError(f"the answers {answers[0]!r} and {answers[1]!r} begin with the same token: give others")
     count, place = min(map(len, logits)), inputs.step if step is None else step
     if place is not None:
         check_range("step", place, -count, count - 1)
@@ -182,7 +185,8 @@ def compare_answers(
         raise InputError(f"metric returned {type(measured[0]).__name__}: return one number for logits") from None
     if abs(differences[0] - differences[1]) < MIN_DIFFERENCE:
         raise InputError(SAME + SAME_PREDICTED * (not is_number and answers is None and metric is None))
-    first, second = ("value", "0") if is_number else subject.called(classes)
+    measured_only = "the value" if is_number else "" if metric is None else "the metric"
+    first, second = (measured_only, "") if measured_only else subject.called(classes)
     return AnswerDifference(measure, (first, second), place, *differences)
 
 
@@ -219,20 +223,27 @@ class PatchingResult(DifferenceEffects):
             return f"no head alone restores the difference; the largest effect is {value:.1%}, {layer} head {head}"
         return f"of the heads, {layer} head {head} restores the most, {value:.1%} of the difference"
 
-    def table(self) -> RenderableType:
+    @property
+    def title(self) -> str:
         at = "" if self.positions is None else f", steps {', '.join(map(str, self.positions))} patched"
-        title = f"Restored fraction of {self.difference} at output step {self.step}{at}"
-        states = {STATE + name: value for name, value in self.states.items()}
-        table = self.effect_table(title, "layer", {**self.layers, **self.feed_forward, **states})
+        return f"Restored fraction of {self.difference}{at}"
+
+    @property
+    def wholes(self) -> dict[str, float]:
+        """The effects of whole layers, of feed-forward layers and of states."""
+        return {**self.layers, **self.feed_forward, **{STATE + name: value for name, value in self.states.items()}}
+
+    def table(self) -> RenderableType:
+        table = self.effect_table(self.title, "layer", self.wholes)
         left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
         return Group(table, self.summary(), *left_out)
 
     def plot(self, path: str | Path) -> Path:
-        """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.plots import write_head_table
+        """Draw a heatmap, layers by heads (.png, .svg or .pdf), with caption and data; see `PaperFigure.save`."""
+        from regard.viz.plots import head_figure
 
-        title = f"{self.clean!r} patched into {self.corrupted!r}: restored fraction of {self.difference}"
-        return write_head_table(self.heads, title, path)
+        caption = f"{self.title}: each part of {self.clean!r} patched into {self.corrupted!r}."
+        return head_figure(self.heads, caption, "restored fraction", self.wholes).save(path)
 
 
 @public
@@ -390,18 +401,21 @@ class PathPatchingResult(DifferenceEffects):
         name = max(effects, key=lambda sender: abs(effects[sender]))
         return f"the path {name} -> {', '.join(self.receivers)} carries the most, {effects[name]:.1%}"
 
+    @property
+    def title(self) -> str:
+        return f"Lost fraction of {self.difference}, path to {', '.join(self.receivers)}"
+
     def table(self) -> RenderableType:
-        title = f"Lost fraction of {self.difference} at output step {self.step}, path to {', '.join(self.receivers)}"
-        table = self.effect_table(title, "from", self.others)
+        table = self.effect_table(self.title, "from", self.others)
         return Group(table, "All other heads and feed-forward layers are frozen to the clean run.")
 
     def plot(self, path: str | Path) -> Path:
-        """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.plots import write_head_table
+        """Draw a heatmap, layers by heads (.png, .svg or .pdf), with caption and data; see `PaperFigure.save`."""
+        from regard.viz.plots import head_figure
 
-        title = f"{self.clean!r}: fraction of {self.difference} lost through paths to {', '.join(self.receivers)}"
+        caption = f"{self.title}: one path at a time of {self.clean!r} reads {self.corrupted!r}."
         values = {**self.heads, **{name: [value] for name, value in self.others.items()}}
-        return write_head_table(values, title, path)
+        return head_figure(values, caption, "lost fraction").save(path)
 
 
 @public

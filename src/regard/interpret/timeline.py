@@ -509,22 +509,22 @@ class Timeline(Result):
         counted = f" ({{}} of {seeds})" if seeds > 1 else ""
         rare = ", ".join(role.role + counted.format(role.formed) for role in self.roles if role not in frequent)
         answers = self.events[ANSWERS]
-        reached = sum(step < math.inf for step in answers)
+        reached = f" on {sum(step < math.inf for step in answers)} of {seeds} seeds," if seeds > 1 else ""
+        of_one, of_two = (" (median)", " (medians)") if seeds > 1 else ("", "")
         correct, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
         even = np.median([(run.uniform[-1] >= EVEN).sum() for run in self.runs])
         performance = [
-            f"The loss at the end is {loss:.4f} (median)."
+            f"The loss at the end is {loss:.4f}{of_one}."
             if math.isnan(correct)
-            else f"Half of the outputs are correct on {reached} of {len(answers)} seeds, from this step on: "
-            f"{format_steps(median_interval(answers))}; at the end {correct:.1%} are correct, at a loss of {loss:.4f} "
-            f"(medians).",
-            f"At the end, {even:g} of {len(self.runs[0].heads)} heads attend uniformly (median).",
+            else f"Half of the outputs are correct{reached} from this step on: {format_steps(median_interval(answers))}"
+            f"; at the end {correct:.1%} are correct, at a loss of {loss:.4f}{of_two}.",
+            f"At the end, {even:g} of {len(self.runs[0].heads)} heads attend uniformly{of_one}.",
         ]
         scores = np.median([run.in_context for run in self.runs], axis=0)
         if np.isfinite(scores).all():
             lowest = int(scores.argmin())
             performance.append(
-                f"In-context score (loss late in the sequence minus loss early in it, median): lowest at step "
+                f"In-context score (loss late in the sequence minus loss early in it){of_one}: lowest at step "
                 f"{self.steps[lowest]:,} with {signed(scores[lowest])} nats, {signed(scores[-1])} at the end."
             )
         return [

@@ -69,12 +69,9 @@ def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
             raise InputError(
                 f"{first} and {name} were pruned to different heads: give runs before pruning, or with the same heads"
             )
-        if config.training.seed in seeds:
-            raise InputError(
-                f"seed {config.training.seed} is that of {seeds[config.training.seed]} and of {name}: give each "
-                f"seed once"
-            )
-        seeds[config.training.seed] = name
+        if (seed := config.training.seed) in seeds:
+            raise InputError(f"seed {seed} is that of {seeds[seed]} and of {name}: give each seed once")
+        seeds[seed] = name
 
 
 @public

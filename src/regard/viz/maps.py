@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from regard.arguments import public
+from regard.data.tokenization import WITHOUT_BLANKS, find_script
 from regard.errors import InputError
 
 LayerKind = Literal["encoder", "decoder", "cross"]
@@ -347,8 +348,10 @@ def _group_pieces(labels: list[str]) -> list[list[int]]:
         special = label[:1] + label[-1:] in ("<>", "[]")
         previous = labels[index - 1] if index else ""
         after_mark = len(previous.removeprefix(WORD_START)) == 1 and _is_punctuation(previous[-1])
-        # A word continues after a separate `▁` piece, but not after punctuation or a special symbol.
-        new_word = previous != WORD_START and (punctuation or special or not words or after_mark)
+        # A word continues after a separate `▁` piece, but not after punctuation or a special symbol, and not in
+        # scripts without spaces, such as Thai, in which each piece is a word (see `word_spans`).
+        dense = any(find_script(letter) in WITHOUT_BLANKS for letter in previous[-1:] + characters[:1])
+        new_word = previous != WORD_START and (punctuation or special or not words or after_mark or dense)
         if label.startswith(WORD_START) or new_word:
             words.append([])
         words[-1].append(index)

@@ -22,6 +22,7 @@ from regard.result import Result, to_plain
 from regard.statistics import Interval
 from regard.viz.attention_map import PICTURES, check_extension
 from regard.viz.figure import (
+    PAGE_WIDTH,
     drawable,
     figure_bytes,
     figure_style,
@@ -151,25 +152,6 @@ def draw_head_matrix(
         rows_marked, columns_marked = np.nonzero(marks)
         axes.scatter(columns_marked, rows_marked, s=6, c="white", edgecolors="black", linewidths=0.4)
     return image
-
-
-def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
-    """Draw a head matrix with a title (see `draw_head_matrix`) as a file. `format`: png, svg or pdf."""
-    columns = max(map(len, values.values()))
-    width = max(columns * 0.5 + 3.5, 6.0)
-    figure = new_figure(width, max(len(values) * 0.35 + 1.4, 2.4))
-    axes = figure.subplots()
-    figure.colorbar(draw_head_matrix(axes, values, signed=True), ax=axes, shrink=0.8)
-    figure.suptitle("\n".join(textwrap.wrap(drawable(title), int(width * 14))), x=0.01, ha="left", fontsize=8)
-    return figure_bytes(figure, format)
-
-
-def write_head_table(values: Mapping[str, Sequence[float]], title: str, path: str | Path) -> Path:
-    """Write `draw_head_table` to a .png, .svg or .pdf file, and return the path; else raises `InputError`."""
-    path = Path(path)
-    check_extension(path, PICTURES)
-    write_file(path, draw_head_table(values, title, path.suffix.lower()[1:]))
-    return path
 
 
 def draw_intervals(axes: Axes, intervals: Sequence[ValueInterval], unit: str) -> None:
@@ -319,7 +301,7 @@ class PaperFigure(Result):
         check_extension(path, PICTURES)
         write_file(path, self._bytes(path.suffix.lower()[1:]))
         caption, data = self.files_beside(path)
-        write_file(caption, f"{self.caption}\n".encode())
+        write_file(caption, f"{self.caption}\n".encode(errors="replace"))
         write_file(data, self._data_bytes())
         return path
 
@@ -351,9 +333,28 @@ class PaperFigure(Result):
 
     def _data_bytes(self) -> bytes:
         if isinstance(self.data, dict):
-            return (json.dumps(to_plain(self.data), ensure_ascii=False) + "\n").encode()
+            return (json.dumps(to_plain(self.data), ensure_ascii=False) + "\n").encode(errors="replace")
         file = io.StringIO()
         writer = csv.DictWriter(file, list(self.data[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.data)
-        return file.getvalue().encode()
+        return file.getvalue().encode(errors="replace")
+
+
+def head_figure(
+    values: Mapping[str, Sequence[float]], caption: str, unit: str, others: Mapping[str, float] | None = None
+) -> PaperFigure:
+    """Return a heatmap of one value per head, with a row for each layer. `unit`: what a value is; `others`: values of
+    whole layers and of parts without heads, which are in the data only."""
+    width = min(2.4 + 0.35 * max(map(len, values.values())), PAGE_WIDTH)
+
+    def draw() -> Figure:
+        figure, [axes] = make_panels(1, width, min(0.8 + 0.2 * len(values), 8.0))
+        figure.colorbar(draw_head_matrix(axes, values, signed=True), ax=axes, label=drawable(unit))
+        return figure
+
+    cells: list[tuple[str, int | str, float]]
+    cells = [(name, head, value) for name, row in values.items() for head, value in enumerate(row)]
+    cells += [(name, "all", value) for name, value in (others or {}).items()]
+    data: list[Row] = [{"layer": name, "head": head, unit: value} for name, head, value in cells]
+    return PaperFigure(kind="heads", caption=caption, data=data, width=width, draw=draw)

@@ -123,9 +123,10 @@ class Doubter:
             mean = np.abs(shifts / count)
             if mean.max() > UNLIKE[0] + UNLIKE[1] * math.sqrt(1 / count + 1 / self.calibration.report.pairs):
                 feature = describe_feature(self._reader.names[int(mean.argmax())])
+                apart = f"{mean.max():.1f} standard deviations apart" if mean.max() < 1000 else "always equal there"
                 notes.append(
                     f"warning: this text is unlike {self.calibration.report.text}, so that the share of false "
-                    f"alarms is unknown ({feature}: {mean.max():.1f} standard deviations apart)"
+                    f"alarms is unknown ({feature}: {apart})"
                 )
         return notes
 
