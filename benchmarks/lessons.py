@@ -7,6 +7,7 @@ Runs that are stored with all seeds are not measured again, so an interrupted pr
 All lessons take about 55 minutes on one core.
 """
 
+import argparse
 import json
 import sys
 import tempfile
@@ -45,7 +46,9 @@ def main() -> None:
     """Measure all runs that are not stored yet."""
     torch.set_num_threads(1)
     stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    for lesson in sys.argv[1:] or RUNS:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("lessons", nargs="*", choices=[[], *RUNS], metavar="LESSON", help="default: all lessons")
+    for lesson in parser.parse_args().lessons or RUNS:
         for run in RUNS[lesson]:
             known = stored.get(lesson, {}).get(run.name, {"command": "", "figures": {"exact_match": []}})
             if known["command"] == run.command and len(known["figures"]["exact_match"]) == SEEDS.get(lesson, 10):

@@ -510,7 +510,13 @@ def run_generate(argv: list[str]) -> None:
     if loaded.task.answers != "tokens":
         raise InputError(f"run {name!r} is not a language model: try `regard test {name}`")
     keep_memory()
-    prompts = prompts or read_lines(flags.input)
+    if flags.input is not None:
+        prompts = read_lines(flags.input)
+        for number, prompt in enumerate(prompts, start=1):
+            try:
+                loaded.check(prompt)
+            except InputError as error:
+                raise InputError(f"line {number} of {str(flags.input)!r}: {error}") from None
     beam = 1 if flags.beam is None else flags.beam
     options = {name: getattr(flags, name) for name in SEARCH} | {"beam": beam, "new": flags.new}
     output = answer_output()

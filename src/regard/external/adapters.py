@@ -104,6 +104,8 @@ class Adapter:
     """Sentences that name the analyses that are not available."""
     causal: ClassVar[bool] = False
     """Whether each output depends on the inputs up to its own position only."""
+    generates: ClassVar[bool] = False
+    """Whether the model writes a text, token by token."""
     no_truth: ClassVar[str] = "has no expected answer: give another input"
     """Why an input may have no loss."""
 
@@ -134,6 +136,10 @@ class Adapter:
 
     def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
         """Return the arguments of the model for an input; raises `InputError` for an input of another kind."""
+        if model_input.target is not None:
+            raise InputError(
+                f"input {model_input.text!r} has a target, but this model accepts none: leave out the target"
+            )
         return self.encoder.tensors(model, model_input.value)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
@@ -364,24 +370,11 @@ MASKING_PERIOD = 7
 
 
 @dataclass(frozen=True)
-class _TextAdapter(Adapter):
-    """A model that reads one text."""
-
-    texts: TextEncoder
-
-    def arguments(self, model: nn.Module, model_input: ModelInput) -> dict[str, Any]:
-        """Return the tokens of a text; raises `InputError` for an input with a target."""
-        if model_input.target is not None:
-            raise InputError(
-                f"input {model_input.text!r} has a target, but this model accepts none: leave out the target"
-            )
-        return self.texts.tensors(model, _text(model_input))
-
-
-@dataclass(frozen=True)
-class CausalLMAdapter(_TextAdapter):
+class CausalLMAdapter(Adapter):
     """A decoder that continues a text token by token."""
 
+    texts: TextEncoder
+    generates = True
     summary = "a causal language model"
     measure = "loss of the next tokens"
     causal = True
@@ -428,12 +421,6 @@ def token_answer(
     return Answer(prepared, texts.decode(text), None, texts.labels(outputs), probabilities.tolist())
 
 
-def _text(model_input: ModelInput) -> str:
-    if not isinstance(model_input.value, str):
-        raise InputError(f"input {model_input.text} is not a text: give a text")
-    return model_input.value
-
-
 @dataclass(frozen=True)
 class Seq2SeqAdapter(Adapter):
     """An encoder-decoder that maps a source to a target."""
@@ -441,6 +428,7 @@ class Seq2SeqAdapter(Adapter):
     texts: TextEncoder
     accepts = f"a source, or a source and its target with {TARGET_SEPARATOR.strip()!r} between them"
     summary = "an encoder-decoder"
+    generates = True
     measure = "loss of the targets"
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
@@ -455,11 +443,10 @@ class Seq2SeqAdapter(Adapter):
         return PreparedInput(input=model_input, arguments=arguments, truth=target)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        source = _text(model_input)
         if model_input.target is not None:
             prepared = self.prepare(model, model_input)
         else:
-            arguments = self.texts.tensors(model, source)
+            arguments = self.texts.tensors(model, model_input.value)
             sequence = generate_greedily(model, arguments, generate or self.texts.max_new_tokens(model))
             arguments |= {"decoder_input_ids": sequence[:, :-1]}
             prepared = PreparedInput(input=model_input, arguments=arguments, truth=sequence[:, 1:])
@@ -483,9 +470,10 @@ def _decoder_inputs(model: Any, target: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class MaskedLMAdapter(_TextAdapter):
+class MaskedLMAdapter(Adapter):
     """An encoder that predicts masked tokens."""
 
+    texts: TextEncoder
     summary = "a masked language model"
     measure = "loss of the masked tokens"
     no_truth = "has only special and unknown tokens, of which none is masked for the loss: give a text of known words"

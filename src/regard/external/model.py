@@ -336,6 +336,8 @@ class ExternalModel:
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, adapters.MAX_GENERATED)
+        if count and not self.adapter.generates:
+            raise InputError(f"{self.name} is {self.adapter.summary}, which generates no text: leave out generate")
         answer = partial(self.adapter.answer, self.model, model_input, count)
         return attach_original(self.model, self.where, lambda: self._map(answer()))
 
