@@ -168,7 +168,7 @@ class CallRecords:
             keys = max(part.first_key + part.weights.shape[-1] for part in self.calls)
             unmasked = all(part.mask is None and part.weights.shape[-1] == keys for part in self.calls)
             weights = torch.cat([_pad_keys(part.weights, part, keys) for part in self.calls], dim=2)
-            masks = [] if unmasked else [_pad_keys(_full_mask(part), part, keys) for part in self.calls]
+            masks = [] if unmasked else [_pad_keys(part.mask, part, keys) for part in self.calls]
             mask = torch.cat(masks, dim=2) if masks else None
             steps = [step for part in self.calls for step in part.steps]
             self.calls = [CallRecord(weights, mask, steps)]
@@ -185,13 +185,9 @@ def _without_unused_keys(part: CallRecord, end: int) -> CallRecord:
     return part._replace(weights=part.weights[..., :count], mask=mask)
 
 
-def _full_mask(part: CallRecord) -> Tensor:
-    if part.mask is None:
-        return torch.ones_like(part.weights, dtype=torch.bool)
-    return part.mask.expand_as(part.weights)
-
-
-def _pad_keys(rows: Tensor, part: CallRecord, keys: int) -> Tensor:
+def _pad_keys(rows: Tensor | None, part: CallRecord, keys: int) -> Tensor:
+    """Return the weights or the mask of a call for all keys; a call without a mask may attend to all its keys."""
+    rows = torch.ones_like(part.weights, dtype=torch.bool) if rows is None else rows.expand_as(part.weights)
     return F.pad(rows, (part.first_key, keys - rows.shape[-1] - part.first_key))
 
 

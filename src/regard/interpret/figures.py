@@ -318,7 +318,7 @@ def importance_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
         f"Importance of the heads of {describe(subject)}: increase of the {importance.measure}{nats} when a head"
         f" is off (Michel et al. 2019), mean over {plural(importance.samples, 'input')}{drawn}. With all heads on,"
         f" the {importance.measure} is {importance.loss:.4f}.",
-        f"Beside the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
+        f"{'Beside' if options.width >= NARROW else 'Below'} the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
         "Dots in the matrix mark intervals that exclude 0." if importance.samples > 1 else "",
         interval_words(importance.samples, len(rows)),
     ]

@@ -179,6 +179,9 @@ class Comparison(Result):
             "curves.png": figure_bytes(learning_curves(self, 11), "png"),
             "values.png": figure_bytes(draw_values(self, 7), "png"),
         }
+        earlier = self.folder / "results.json"
+        if earlier.exists() and earlier.read_bytes() != contents[earlier.name]:
+            print_status(f"replaced the earlier report in {self.folder} (another savepath keeps both)", show=True)
         for name, content in contents.items():
             write_file(self.folder / name, content)
         return [self.folder / name for name in contents]
