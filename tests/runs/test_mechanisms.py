@@ -50,26 +50,24 @@ class Squared(Normalizer):
         weights = weights**self.power
         return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
 
-class Leaking(Normalizer):
+class Plain:
     def __init__(self, sizes):
         super().__init__()
-
+class Leaking(Plain, Normalizer):
     def forward(self, scores, mask):
         return scores.softmax(-1)
-
-class Narrow(Gate):
-    def __init__(self, sizes):
-        super().__init__()
-
+class Narrow(Plain, Gate):
     def forward(self, context, states):
         return context[..., :1]
-
-class Flat(PositionBias):
-    def __init__(self, sizes):
-        super().__init__()
-
+class Flat(Plain, PositionBias):
     def forward(self, queries, keys):
         return (queries - keys).float()
+class Mixing(Plain, Gate):
+    def forward(self, context, states):
+        return context + context.mean(0)
+class Peeking(Plain, Gate):
+    def forward(self, context, states):
+        return context + context.mean(2, keepdim=True)
 """
 
 
@@ -289,6 +287,8 @@ class TestCustomParts:
             ("Leaking", "gives masked keys a weight"),
             ("Narrow", r"gives context of shape \(2, 2, 5, 1\): expected \(2, 2, 5, 6\)"),
             ("Flat", r"gives biases of shape \(5, 5\): expected \(2, 5, 5\)"),
+            ("Mixing", "reads other samples of the batch"),
+            ("Peeking", "reads later steps: in a causal layer"),
         ],
     )
     def test_faults_are_found_before_training(self, tmp_path: Path, name: str, message: str) -> None:

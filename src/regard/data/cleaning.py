@@ -49,17 +49,11 @@ class CleaningRules:
     """Scripts of source and target by their Unicode names, such as: latin cyrillic. A pair is dropped if at
     least half of the letters on one side belong to a different script. The value any accepts all scripts.
     Default: the most frequent scripts of the first 10,000 pairs."""
-    keep_copies: bool = False
-    """Keep pairs with identical sides."""
-    keep_duplicates: bool = False
-    """Keep duplicate pairs."""
 
     def __post_init__(self) -> None:
         check_fields(self)
         if len(self.scripts) not in (0, 2):
-            raise InputError(
-                f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or omit the option"
-            )
+            raise InputError(f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or none")
         for name in self.scripts:
             if name != ANY and name not in _script_names():
                 raise InputError(
@@ -86,14 +80,12 @@ class PairFilter:
             return "too long"
         if long > MAX_SHORT and long > self.rules.most_ratio * short:
             return "lengths too different"
-        if not self.rules.keep_copies and source.casefold() == target.casefold():
+        if source.casefold() == target.casefold():
             return "both sides the same"
         for text, script in zip((source, target), self.scripts, strict=True):
             letters = [] if script == ANY else _letter_scripts(text)
             if letters and 2 * letters.count(script) <= len(letters):
                 return "other script"
-        if self.rules.keep_duplicates:
-            return None
         # A digest of 16 bytes instead of the text: a collision is practically impossible.
         digest = blake2b(f"{source}\t{target}".encode(), digest_size=16).digest()
         if digest in self.kept:

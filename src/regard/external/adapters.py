@@ -137,9 +137,7 @@ class Adapter:
     def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
         """Return the arguments of the model for an input; raises `InputError` for an input of another kind."""
         if model_input.target is not None:
-            raise InputError(
-                f"input {model_input.text!r} has a target, but this model accepts none: leave out the target"
-            )
+            raise InputError(f"{shorten(model_input.text)} has a target, but this model accepts none: leave it out")
         return self.encoder.tensors(model, model_input.value)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:

@@ -312,13 +312,13 @@ def importance_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
         ends = (value, value) if known is None else (known.low, known.high)
         intervals.append(ValueInterval(f"{labels[name]}, {head}", value, *ends))
         sure[name][head] = known is not None and not known.low <= 0 <= known.high
-    nats = " (nats)" if "loss" in importance.measure else ""
+    place, nats = "Beside" if options.width >= NARROW else "Below", " (nats)" if "loss" in importance.measure else ""
     drawn = "" if isinstance(subject, NeedsInputs) else UNUSED.format(options.seed)
     caption = [
         f"Importance of the heads of {describe(subject)}: increase of the {importance.measure}{nats} when a head"
         f" is off (Michel et al. 2019), mean over {plural(importance.samples, 'input')}{drawn}. With all heads on,"
         f" the {importance.measure} is {importance.loss:.4f}.",
-        f"{'Beside' if options.width >= NARROW else 'Below'} the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
+        f"{place} the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
         "Dots in the matrix mark intervals that exclude 0." if importance.samples > 1 else "",
         interval_words(importance.samples, len(rows)),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -154,9 +155,7 @@ def check_attention_part(choice: PartChoice) -> None:
     def check_masked(weights: Tensor, mask: Tensor) -> None:
         """Raise `PluginError` unless weights are zero where the mask (Tq, Tk) is False."""
         if not (weights.masked_fill(mask, 0.0) == 0).all():
-            raise PluginError(
-                f"{code} gives masked keys a weight, or NaN in a fully masked row: masked keys need the weight 0"
-            )
+            raise PluginError(f"{code} gives masked keys a weight, or NaN in a fully masked row: give the weight 0")
 
     with custom_code(failure), torch.no_grad():
         sizes = LayerSizes(width=STATE_WIDTH, memory_width=STATE_WIDTH, heads=HEADS, head_width=HEAD_WIDTH, kind=kind)
@@ -178,14 +177,28 @@ def check_attention_part(choice: PartChoice) -> None:
         elif isinstance(part, Gate):
             _check_tensor(code, "context", part(heads, states), tuple(heads.shape))
         mechanism = Mechanism((choice,))
-        layer = MultiHeadAttention(STATE_WIDTH, HEADS, head_width=HEAD_WIDTH, mechanism=mechanism, kind=kind)
+        layer = MultiHeadAttention(STATE_WIDTH, HEADS, head_width=HEAD_WIDTH, mechanism=mechanism, kind=kind).eval()
+        states = torch.randn(BATCH, STEPS, STATE_WIDTH)
+
+        def is_changed(outputs: Any, place: Any) -> bool:
+            """Return whether some `outputs` of the layer change with the states at a place; noise is drawn again."""
+            changed = states.clone()
+            changed[place] += 1
+            torch.manual_seed(0)
+            return not torch.allclose(layer(changed)[outputs], output[outputs], atol=1e-4)
+
+        torch.manual_seed(0)
         with record_own(layer) as records:
-            output = layer(torch.randn(BATCH, STEPS, STATE_WIDTH))
+            output = layer(states)
         _check_tensor(code, "output of the layer", output, tuple(states.shape))
         [record] = records.values()
         recorded = _check_tensor(code, "weights", record.weights, weights)
         if kind == "causal":
             check_masked(recorded, causal_mask(STEPS, STEPS))
+            if is_changed(np.s_[:, :-1], np.s_[:, -1]):
+                raise PluginError(f"{code} reads later steps: in a causal layer, an output reads only earlier ones")
+        if is_changed(0, 1):
+            raise PluginError(f"{code} reads other samples of the batch: read each sample alone")
 
 
 def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Tensor:
@@ -204,10 +217,7 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
         outputs, classes = task.sizes["outputs"], task.sizes["classes"]
         _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
         if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
-            raise PluginError(
-                f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}, the range of "
-                "its property classes"
-            )
+            raise PluginError(f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}")
         _check_tensor(code, "relevance", custom.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
         custom.render(batch.inputs[0])
     batch = batch.to(device)
