@@ -1,7 +1,8 @@
 """Run the commands and Python blocks of the pages, and compare what they print with what the pages show.
 
 `python docs/outputs.py` compares all pages, `python docs/outputs.py docs/tutorials/translator.md` one.
-`--write` writes what was printed into the pages. A slow test (`tests/test_documentation.py`) compares, too.
+`--write` writes what was printed into the pages. Processor times of whole pages are printed, with the processor's name
+(docs/explanation/speed.md). A slow test (`tests/test_documentation.py`) compares, too.
 
 Each page runs in its own temporary folder, its blocks in order: `sh` in bash, `python` in one Python process.
 A Python block that begins with `# NAME.py` becomes this file. A `text` block after them is the output of the last one.
@@ -18,7 +19,9 @@ import fnmatch
 import importlib.util
 import json
 import os
+import platform
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -312,14 +315,24 @@ def written(output: Output) -> str:
     return "".join(f"{line}\n" for part in (parts[0], *(["...", *part] for part in parts[1:])) for line in part)
 
 
+def processor() -> str:
+    """Return the name of the processor of this machine."""
+    file = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.+)", file.read_text(encoding="utf-8")) if file.exists() else None
+    return found[1] if found else platform.processor()
+
+
 def main(argv: list[str]) -> int:
     """Compare or write the outputs of pages."""
     chosen = [page for page in argv if page != "--write"]
     status = 0
     for page in chosen or pages():
         text = (ROOT / page).read_text(encoding="utf-8")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with tempfile.TemporaryDirectory() as folder:
             outputs = list(run(page, Path(folder)))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         for output in reversed(outputs):
             line = text[: output.block.start].count("\n") + 1
             if output.printed is None:
@@ -331,7 +344,7 @@ def main(argv: list[str]) -> int:
                 print(f"{page}:{line}:", *lines, sep="\n", flush=True)
         if "--write" in argv:
             (ROOT / page).write_text(text, encoding="utf-8")
-        print(f"{page}: {len(outputs)} outputs", flush=True)
+        print(f"{page}: {len(outputs)} outputs, {seconds:.0f} processor seconds, {processor()}", flush=True)
     return status
 
 
