@@ -49,10 +49,9 @@ class TokenLabeler:
         """Special tokens, which are not text."""
         return set(getattr(self.tokenizer, "all_special_tokens", None) or ())
 
-    def labels(self, ids: list[int], present: list[bool] | None = None) -> list[str]:
-        """Return a label for each token; `present`: False for padding."""
+    def labels(self, ids: list[int], present: list[bool] | None = None, *, begins: bool = True) -> list[str]:
+        """Return a label for each token; `present`: False for padding. `begins`: whether a text begins with them."""
         labels: list[str] = []
-        begins = True
         for index, token in enumerate(self._tokens(ids)):
             if present is not None and index < len(present) and not present[index]:
                 labels.append(PAD)

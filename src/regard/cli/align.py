@@ -17,7 +17,7 @@ from regard.cli.translate import SEPARATOR, warn_unchosen_heads
 from regard.data.parallel import check_files
 from regard.data.tokenization import Unit
 from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, plural
 from regard.fast.memory import keep_memory
 from regard.interpret.alignment import By
 from regard.io import check_writable
@@ -131,6 +131,8 @@ def _choose(
         pairs, known, against = _read_pairs(source, target, flags), [], ""
     if flags.links is not None:
         known, against = read_links(flags.links, len(pairs)), f"the links of {str(flags.links)!r}"
+        if bare := sum(not links.possible for links in known):
+            print_message(f"{bare:,} of {plural(len(known), 'pair')} have no links: their words count as not aligned")
     given, pairs, known = len(pairs), pairs[:samples], known[:samples]
     if flags.silver:
         check_eflomal()

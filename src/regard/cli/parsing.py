@@ -279,11 +279,7 @@ def _one_line(box: str) -> str:
     kind = "a whole number" if "INT" in about.split() or "|INT" in about else "a number" if "FLOAT" in about else ""
     if value is not None and kind:
         return f"{flag} {next(filter(None, value.groups()))} is not {kind}: give {kind}"
-    others = [
-        re.sub(r"^((?:Perhaps you meant|Arguments similar to --\S+): --\S+) .*", r"\1", part)
-        for part in others
-        if part != about
-    ]
+    others = [re.sub(r"^([PA][a-z -]+: --\S+) .*", r"\1", part) for part in others if part != about]
     text = "; ".join([error, *others])
     return NO_VALUE.sub("", text)
 

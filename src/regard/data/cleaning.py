@@ -56,10 +56,8 @@ class CleaningRules:
             raise InputError(f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or none")
         for name in self.scripts:
             if name != ANY and name not in _script_names():
-                raise InputError(
-                    f"script {name!r} is unknown: give a Unicode name, such as latin, cyrillic, greek, "
-                    f"arabic, cjk (Japanese too), hangul, devanagari, or any"
-                )
+                known = "latin, cyrillic, greek, arabic, cjk (Japanese too), hangul, devanagari, or any"
+                raise InputError(f"script {name!r} is unknown: give a Unicode name, such as {known}")
 
 
 class PairFilter:

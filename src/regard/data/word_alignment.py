@@ -84,10 +84,8 @@ def read_links(path: Path, pairs: int) -> list[WordAlignment]:
     first = next((line for line in lines if line.strip()), "")
     if not _NAACL.fullmatch(first.strip()):
         if len(lines) != pairs:
-            raise InputError(
-                f"{str(path)!r} has links for {plural(len(lines), 'pair')}, but the text has {pairs:,}: give links "
-                f"and text of the same pairs"
-            )
+            count = plural(len(lines), "pair")
+            raise InputError(f"{str(path)!r} has links for {count}, but the text has {pairs:,}: give the same pairs")
         return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
     sure: list[list[Link]] = [[] for _ in range(pairs)]
     possible: list[list[Link]] = [[] for _ in range(pairs)]

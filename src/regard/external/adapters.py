@@ -104,8 +104,7 @@ class Adapter:
     """Sentences that name the analyses that are not available."""
     causal: ClassVar[bool] = False
     """Whether each output depends on the inputs up to its own position only."""
-    generates: ClassVar[bool] = False
-    """Whether the model writes a text, token by token."""
+    generates: ClassVar[bool] = False  # Whether the model writes a text, token by token
     no_truth: ClassVar[str] = "has no expected answer: give another input"
     """Why an input may have no loss."""
 
@@ -147,7 +146,7 @@ class Adapter:
     def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
         """Return the names of output classes: tokens of a language model, otherwise numbers."""
         texts = getattr(self, "texts", None)
-        return list(map(str, classes)) if texts is None else texts.labels(list(classes))
+        return [str(each) if texts is None else texts.labels([each], begins=False)[0] for each in classes]
 
     def answer_steps(self, tokens: Tensor) -> Sequence[int] | None:
         """Return the output steps that answer an input with tokens (T,); None: all."""
@@ -413,10 +412,10 @@ def generate_greedily(model: Any, arguments: dict[str, Any], count: int) -> Tens
 
 
 def token_answer(
-    texts: TextEncoder, prepared: PreparedInput, text: list[int], outputs: list[int], probabilities: Tensor
+    texts: TextEncoder, prepared: PreparedInput, text: list[int], outputs: list[int], odds: Tensor, begins: bool = False
 ) -> Answer:
     """Return an answer with the tokens of its text, and the tokens of its outputs with their probabilities."""
-    return Answer(prepared, texts.decode(text), None, texts.labels(outputs), probabilities.tolist())
+    return Answer(prepared, texts.decode(text), None, texts.labels(outputs, begins=begins), odds.tolist())
 
 
 @dataclass(frozen=True)
@@ -453,7 +452,7 @@ class Seq2SeqAdapter(Adapter):
         target = prepared.truth[0].tolist()
         predicted = target if model_input.target is None else probabilities.argmax(-1).tolist()
         shares = probabilities[range(len(target)), target]
-        return token_answer(self.texts, prepared, predicted, target, shares)._replace(truth=model_input.target)
+        return token_answer(self.texts, prepared, predicted, target, shares, True)._replace(truth=model_input.target)
 
 
 def _decoder_inputs(model: Any, target: Tensor) -> Tensor:
@@ -556,10 +555,8 @@ def patchable_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelIn
         if ids[0] == getattr(texts.tokenizer, "unk_token_id", None):
             raise InputError(f"{argument} {text!r} begins with an unknown token: give a text of known words")
         if len(ids) > 1:
-            first = texts.labels(list(ids[:1]))[0]
-            warnings.warn(
-                f"{argument} {text!r} has {len(ids)} tokens: its first, {first!r}, stands for it", stacklevel=6
-            )
+            first = texts.labels([ids[0]], begins=False)[0]
+            warnings.warn(f"{argument} {text!r} has {len(ids)} tokens: the first, {first!r}, is used", stacklevel=6)
         return int(ids[0])
 
     return Patchable(prepare, outputs, answer_class, partial(recorded_path, model), logits)

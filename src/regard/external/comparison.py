@@ -94,6 +94,8 @@ def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelCompar
     inputs: Sequence[Any] = first.inputs
     second = second.over(inputs)
     measure, other = first.traits.measure, second.traits.measure
+    if measure == other:  # a class and a token may both have a loss against the model's own answer
+        measure, other = first.adapter.measure, second.adapter.measure
     if measure != other:
         raise InputError(f"{first.name} has a {measure}, {second.name} a {other}: these losses cannot be compared")
     check_comparable(first, [second])

@@ -188,9 +188,9 @@ class TextEncoder:
                 return list(self.tokenizer.encode(text, **options).ids)
             return list(self.tokenizer(text_target=text, **options)["input_ids"])
 
-    def labels(self, ids: list[int]) -> list[str]:
+    def labels(self, ids: list[int], *, begins: bool = True) -> list[str]:
         with self._one_line_errors("label its tokens"):
-            return self.labeler.labels(ids)
+            return self.labeler.labels(ids, begins=begins)
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of some tokens, without special tokens."""

@@ -51,6 +51,7 @@ from regard.interpret.edges import (
     patched_reads,
     run_patched,
 )
+from regard.plugins import describe_error
 from regard.result import Result, plain_table, signed
 from regard.viz.subject import Subject, check_subject
 
@@ -159,6 +160,8 @@ def compare_answers(
     the last step; with `answers`, at the first step at which the clean run predicts the first answer, if it does not at
     the last step. Raises `InputError` if the difference is the same in both runs.
     """
+    if answers is not None and metric is not None:
+        raise InputError("answers and metric exclude each other: leave out one of them")
     is_fixed = inputs.causal or metric is not None
     classes = [subject.patchable.answer_class(text, logits[0].shape[-1]) for text in answers or ()]
     if answers is not None and classes[0] == classes[1]:
@@ -177,16 +180,15 @@ def compare_answers(
     is_number = metric is None and logits[0].shape[-1] == 1  # such as a loss
     if is_number:
         measure = lambda values: values[place, 0]  # noqa: E731
-    with torch.no_grad():
-        measured = [measure(values) for values in logits]
     try:
-        differences = list(map(float, measured))
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"metric returned {type(measured[0]).__name__}: return one number for logits") from None
+        with torch.no_grad():
+            differences = [float(measure(values)) for values in logits]
+    except Exception as error:  # a metric of the user can raise anything
+        raise InputError(f"metric failed on logits {tuple(logits[0].shape)}: {describe_error(error)}") from error
     if abs(differences[0] - differences[1]) < MIN_DIFFERENCE:
         raise InputError(SAME + SAME_PREDICTED * (not is_number and answers is None and metric is None))
-    measured_only = "the value" if is_number else "" if metric is None else "the metric"
-    first, second = (measured_only, "") if measured_only else subject.called(classes)
+    number = ("the value" if is_number else "the metric", "")
+    first, second = number if is_number or metric is not None else subject.called(classes)
     return AnswerDifference(measure, (first, second), place, *differences)
 
 

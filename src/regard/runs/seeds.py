@@ -66,9 +66,7 @@ def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
                     f"differ only in their seed"
                 )
         if config.kept_heads != configs[0].kept_heads:
-            raise InputError(
-                f"{first} and {name} were pruned to different heads: give runs before pruning, or with the same heads"
-            )
+            raise InputError(f"{first} and {name} were pruned to different heads: give runs with the same heads")
         if (seed := config.training.seed) in seeds:
             raise InputError(f"seed {seed} is that of {seeds[seed]} and of {name}: give each seed once")
         seeds[seed] = name
@@ -104,10 +102,8 @@ def examine_runs(
     check_seeds(names, [run.config for run in loaded])
     for name, run in zip(names, loaded, strict=True):
         if run.step != loaded[0].step:
-            raise InputError(
-                f"{names[0]!r} has {loaded[0].step:,} training steps, {name!r} has {run.step:,}: continue an "
-                f"interrupted training run with --resume"
-            )
+            steps = f"{loaded[0].step:,} training steps, {name!r} has {run.step:,}"
+            raise InputError(f"{names[0]!r} has {steps}: continue an interrupted one with --resume")
     examinations, stored = [], []
     with counting_bar("examine, runs", 0, len(loaded), show=progress) as advance:
         for name, given, run in zip(names, runs, loaded, strict=True):
@@ -175,10 +171,8 @@ def timeline(
     names, first = [path.name for path in folders[0].snapshots], repr(str(folders[0].path))
     for folder in folders[1:]:
         if [snapshot.name for snapshot in folder.snapshots] != names:
-            raise InputError(
-                f"{first} has {len(names)} snapshots, {str(folder.path)!r} has {len(folder.snapshots)} or other "
-                f"steps: continue an interrupted training run with --resume"
-            )
+            others = f"{str(folder.path)!r} has {len(folder.snapshots)} or other steps"
+            raise InputError(f"{first} has {len(names)} snapshots, {others}: continue an interrupted run with --resume")
     task = read_task(configs[0], folders[0])
     if task.answers == "text" and not task.draws:
         raise InputError(f"{task.name} draws no samples to measure its heads on: give runs of a task that does")

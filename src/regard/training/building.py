@@ -24,6 +24,7 @@ from regard.data.batch import PairBatch, collate
 from regard.errors import InputError
 from regard.models.base import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
+from regard.progress import print_status
 from regard.streams import make_generator
 from regard.tasks.all_tasks import TASKS
 from regard.tasks.base import AnyTask
@@ -162,9 +163,11 @@ def check_attention_part(choice: PartChoice) -> None:
         part = choice.build(sizes)
         weights = (BATCH, HEADS, STEPS, STEPS)
         steps, states = positions_of(STEPS, STEPS, torch.device("cpu")), torch.zeros(BATCH, STEPS, STATE_WIDTH)
-        heads = torch.zeros(BATCH, HEADS, STEPS, HEAD_WIDTH)
+        heads, keys = (torch.randn(BATCH, HEADS, length, HEAD_WIDTH) for length in (STEPS, STEPS + 2))
         if isinstance(part, Score):
-            _check_tensor(code, "scores", part(heads, part.prepare(heads)), weights)
+            scores = part(heads, part.prepare(keys))
+            if _check_tensor(code, "scores", scores, (BATCH, HEADS, STEPS, STEPS + 2)).isnan().any():
+                raise PluginError(f"{code} gives NaN for random queries and keys")
         elif isinstance(part, MaskPart):
             allowed = _check_tensor(code, "mask", part.allowed(*steps), (STEPS, STEPS))
             if allowed.dtype != torch.bool:
@@ -173,7 +176,12 @@ def check_attention_part(choice: PartChoice) -> None:
             _check_tensor(code, "biases", part(*steps), (HEADS, STEPS, STEPS))
         elif isinstance(part, Normalizer):
             mask = causal_mask(STEPS, STEPS).tril(-1)  # row 0 is fully masked
-            check_masked(_check_tensor(code, "weights", part(torch.zeros(weights), mask[None, None]), weights), mask)
+            shares = _check_tensor(code, "weights", part(torch.randn(weights), mask[None, None]), weights)
+            if part.normalized and not torch.allclose(shares[:, :, 1:].sum(-1), torch.tensor(1.0), atol=1e-4):
+                raise PluginError(
+                    f"{code} gives rows that do not sum to 1 over the keys: divide, or set normalized = False"
+                )
+            check_masked(shares, mask)
         elif isinstance(part, Gate):
             _check_tensor(code, "context", part(heads, states), tuple(heads.shape))
         mechanism = Mechanism((choice,))
@@ -199,6 +207,10 @@ def check_attention_part(choice: PartChoice) -> None:
                 raise PluginError(f"{code} reads later steps: in a causal layer, an output reads only earlier ones")
         if is_changed(0, 1):
             raise PluginError(f"{code} reads other samples of the batch: read each sample alone")
+        with torch.enable_grad():
+            layer(states).square().sum().backward()
+        if still := [name for name, parameter in layer.named_parameters() if parameter.grad is None]:
+            print_status(f"warning: {code} passes no gradient to {', '.join(still)}", show=True)
 
 
 def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Tensor:

@@ -21,6 +21,7 @@ from matplotlib.text import Text
 from rich.cells import cell_len, set_cell_size
 
 from regard.errors import InputError
+from regard.progress import print_status
 from regard.viz.maps import shown_label
 
 SHADES = (*("#ffffff", "#eceefc", "#dadef9", "#bdc3f4", "#9ba0ec"), *("#7b7ae2", "#6056d2", "#4b39bc", "#38249b"))
@@ -76,6 +77,7 @@ def _find_font(character: str) -> bool:
             fontManager.ttflist.append(FontEntry(fname=file, name=_fallback_fonts[file]))
             return True
     _missing_blocks.add(block)
+    print_status(f"no font here has {character!r}: figures show a box instead (.html pages do not)", show=True)
     return False
 
 
