@@ -56,9 +56,7 @@ class CleaningRules:
             raise InputError(f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or none")
         for name in self.scripts:
             if name != ANY and name not in _script_names():
-                raise InputError(
-                    f"script {name!r} is unknown: give such as latin, cyrillic, cjk (Japanese too), or any"
-                )
+                raise InputError(f"script {name!r} is unknown: give latin, greek, cjk (Japanese too), any or another")
 
 
 class PairFilter:
