@@ -26,11 +26,13 @@ from regard_lab.cards.card import (
     SAVEPATH,
     SEEDS,
     Card,
+    all_claims,
     difference_note,
     draw_overview,
     interval_text,
     measure_cards,
     signed_points,
+    steps_note,
     without_baseline,
 )
 from regard_lab.cards.probes import PROBES, card_probes
@@ -61,13 +63,13 @@ def write_cards(cards: Sequence[Card], path: str | Path) -> list[Path]:
             "" if result.smallest is None else f"{result.smallest:.3f}",
             result.describe(),
         ]
-        for result in {result.claim.name: result for card in cards for result in card.claims}.values()
+        for result in all_claims(cards)
     ]
     parts = [
         "# Attention mechanisms beside softmax",
         "At the end, you know which mechanisms differ from softmax in small models, and on which tasks. "
         f"Written by `python benchmarks/lab_pages.py cards`, with {cards[0].seeds} seeds. {METHOD}",
-        "" if cards[0].steps is None else f"All probes were trained for {cards[0].steps:,} steps only.",
+        steps_note(cards[0]),
         f"![Differences to softmax]({PICTURE})",
         "## Correct outputs minus softmax, in percentage points",
         f"Median over seeds. \\*: the interval of the median difference (sign test) excludes zero, for all "

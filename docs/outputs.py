@@ -1,8 +1,8 @@
 """Run the commands and Python blocks of the pages, and compare what they print with what the pages show.
 
 `python docs/outputs.py` compares all pages, `python docs/outputs.py docs/tutorials/translator.md` one.
-`--write` writes what was printed into the pages. Processor times of whole pages are printed, with the processor's name
-(docs/explanation/speed.md). A slow test (`tests/test_documentation.py`) compares, too.
+`--write` writes what was printed into the pages. Processor times of whole pages are printed, with the processor's name.
+A slow test (`tests/test_documentation.py`) compares, too.
 
 Each page runs in its own temporary folder, its blocks in order: `sh` in bash, `python` in one Python process.
 A Python block that begins with `# NAME.py` becomes this file. A `text` block after them is the output of the last one.

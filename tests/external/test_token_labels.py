@@ -48,6 +48,7 @@ def test_pieces_of_all_tokenizers_are_merged_to_words(tokens: str, labels: list[
 
 
 def test_special_tokens_and_padding_are_marked() -> None:
+    assert TokenLabeler(FixedTokenizer("un Ġun")).labels([0], begins=False) == ["un"]  # a token inside a text
     known = FixedTokenizer("▁a ▁b eos")
     assert TokenLabeler(known).labels([0, 1, 2, 2, 2], [True, True, True, False, False]) == [
         "▁a", "▁b", "<eos>", "<pad>", "<pad>"

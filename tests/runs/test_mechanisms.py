@@ -65,6 +65,9 @@ class Flat(Plain, PositionBias):
 class Mixing(Plain, Gate):
     def forward(self, context, states):
         return context + context.mean(0)
+class Unscaled(Plain, Normalizer):
+    def forward(self, scores, mask):
+        return scores.sigmoid() * mask
 class Peeking(Plain, Gate):
     def forward(self, context, states):
         return context + context.mean(2, keepdim=True)
@@ -288,6 +291,7 @@ class TestCustomParts:
             ("Narrow", r"gives context of shape \(2, 2, 5, 1\): expected \(2, 2, 5, 6\)"),
             ("Flat", r"gives biases of shape \(5, 5\): expected \(2, 5, 5\)"),
             ("Mixing", "reads other samples of the batch"),
+            ("Unscaled", "gives rows that do not sum to 1 over keys"),
             ("Peeking", "reads later steps: in a causal layer"),
         ],
     )

@@ -89,7 +89,12 @@ class LayerNames:
 
     def __init__(self, modules: Mapping[str, nn.Module]) -> None:
         self.modules = modules
-        attending = [name for name, module in modules.items() if _attends(module)]
+        known = AttentionLayer | nn.MultiheadAttention
+        attending = [
+            name
+            for name, module in modules.items()
+            if isinstance(module, known) or ATTENTION.search(type(module).__name__) or find_eager_function(type(module))
+        ]
         parents = {name[:end] for name in attending for end in range(len(name)) if name[end] == "."}
         parents |= {""} if len(attending) > 1 else set()
         self.attention = [name for name in attending if name not in parents]
@@ -151,12 +156,6 @@ class LayerNames:
         if block not in self._feed_forward:
             self._feed_forward[block] = find_feed_forward(self.modules, block, self._attending, ())
         return self._feed_forward[block]
-
-
-def _attends(module: nn.Module) -> bool:
-    cls = type(module)
-    named = ATTENTION.search(cls.__name__) is not None
-    return isinstance(module, AttentionLayer | nn.MultiheadAttention) or named or find_eager_function(cls) is not None
 
 
 def find_feed_forward(

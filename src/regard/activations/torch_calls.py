@@ -390,7 +390,7 @@ def applies(session: CaptureSession) -> bool:
 
 
 def _is_captured(modules: Mapping[str, nn.Module], layer: str) -> bool:
-    """Return whether `transformers_attention` captures a layer that has no other softmax, as GPT-2 has."""
+    """Return whether `transformers_attention` captures a layer; a layer with a second softmax, as in GPT-2, is not."""
     name = find_name(layer.partition("#")[0], modules)
     cls: Any = type(modules.get(name or ""))
     own_softmax = any("softmax" in part.lower() for part in inherited_names(cls))

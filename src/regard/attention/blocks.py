@@ -272,13 +272,12 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 class LayerStack(nn.Module):
     """A stack of layers. With `pre_norm`, a normalization follows the last layer."""
 
+    norm_options = frozenset(("pre_norm", "epsilon", "norm"))  # options of a layer that the final norm shares
+
     def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool = False, **norm: Any) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = make_norm(width, **norm) if pre_norm else nn.Identity()
-
-
-FINAL_NORM = {"pre_norm", "epsilon", "norm"}  # Options of a layer that also apply to the normalization of its stack
 
 
 @public
@@ -294,7 +293,7 @@ class Encoder(LayerStack):
         self, layers: int, width: int, heads: int, inner_width: int, *, layer: str = STANDARD, **options: Any
     ) -> None:
         parts = (make_encoder_layer(layer, width, heads, inner_width, **options) for _ in range(layers))
-        super().__init__(parts, width, **{name: options[name] for name in FINAL_NORM & options.keys()})
+        super().__init__(parts, width, **{name: options[name] for name in self.norm_options & options.keys()})
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the memory (B, T, D) for states (B, T, D). `mask` (B, T) is True before the end of each sequence."""
@@ -391,7 +390,7 @@ class Decoder(LayerStack):
 
     def __init__(self, layers: int, width: int, heads: int, inner_width: int, **options: Any) -> None:
         parts = (DecoderLayer(width, heads, inner_width, **options) for _ in range(layers))
-        super().__init__(parts, width, **{name: options[name] for name in FINAL_NORM & options.keys()})
+        super().__init__(parts, width, **{name: options[name] for name in self.norm_options & options.keys()})
 
     def project(self, memory: Tensor) -> list[KeyValues]:
         """Return the keys and values of each layer for the encoder output (B, Tk, D), computed once per source."""

@@ -146,7 +146,7 @@ class Adapter:
     def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
         """Return the names of output classes: tokens of a language model, otherwise numbers."""
         texts = getattr(self, "texts", None)
-        return [str(each) if texts is None else texts.labels([each], begins=False)[0] for each in classes]
+        return [str(number) if texts is None else texts.labels([number], begins=False)[0] for number in classes]
 
     def answer_steps(self, tokens: Tensor) -> Sequence[int] | None:
         """Return the output steps that answer an input with tokens (T,); None: all."""
@@ -403,9 +403,7 @@ def generate_greedily(model: Any, arguments: dict[str, Any], count: int) -> Tens
     options |= {} if pad is None else {"pad_token_id": pad}
     most, steps = getattr(model.config, "max_position_embeddings", None), arguments["input_ids"].shape[1]
     if most is not None and not model.config.is_encoder_decoder and steps + count > most:
-        raise InputError(
-            f"generate={count} after {steps} tokens exceeds the model's {most} positions: choose a smaller number"
-        )
+        raise InputError(f"generate={count} after {steps} tokens exceeds the model's {most} positions: choose less")
     with one_line_errors(model):
         sequence: Tensor = model.generate(**arguments, do_sample=False, num_beams=1, **options)
         return sequence

@@ -61,10 +61,8 @@ def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
         flags = config.flags()
         for flag in sorted((flags.keys() | expected.keys()) - {"seed"}):
             if flags.get(flag) != expected.get(flag):
-                raise InputError(
-                    f"{flag} is {expected.get(flag)} in {first} and {flags.get(flag)} in {name}: give runs that "
-                    f"differ only in their seed"
-                )
+                values = f"{expected.get(flag)} in {first} and {flags.get(flag)} in {name}"
+                raise InputError(f"{flag} is {values}: give runs that differ only in their seed")
         if config.kept_heads != configs[0].kept_heads:
             raise InputError(f"{first} and {name} were pruned to different heads: give runs with the same heads")
         if (seed := config.training.seed) in seeds:

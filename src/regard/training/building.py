@@ -159,14 +159,14 @@ def check_attention_part(choice: PartChoice) -> None:
             raise PluginError(f"{code} gives masked keys a weight, or NaN in a fully masked row: give the weight 0")
 
     with custom_code(failure), torch.no_grad():
+        torch.manual_seed(0)  # the same result at each call
         sizes = LayerSizes(width=STATE_WIDTH, memory_width=STATE_WIDTH, heads=HEADS, head_width=HEAD_WIDTH, kind=kind)
         part = choice.build(sizes)
         weights = (BATCH, HEADS, STEPS, STEPS)
         steps, states = positions_of(STEPS, STEPS, torch.device("cpu")), torch.zeros(BATCH, STEPS, STATE_WIDTH)
         heads, keys = (torch.randn(BATCH, HEADS, length, HEAD_WIDTH) for length in (STEPS, STEPS + 2))
         if isinstance(part, Score):
-            scores = part(heads, part.prepare(keys))
-            if _check_tensor(code, "scores", scores, (BATCH, HEADS, STEPS, STEPS + 2)).isnan().any():
+            if _check_tensor(code, "scores", part(heads, part.prepare(keys)), (*weights[:3], STEPS + 2)).isnan().any():
                 raise PluginError(f"{code} gives NaN for random queries and keys")
         elif isinstance(part, MaskPart):
             allowed = _check_tensor(code, "mask", part.allowed(*steps), (STEPS, STEPS))
@@ -179,7 +179,7 @@ def check_attention_part(choice: PartChoice) -> None:
             shares = _check_tensor(code, "weights", part(torch.randn(weights), mask[None, None]), weights)
             if part.normalized and not torch.allclose(shares[:, :, 1:].sum(-1), torch.tensor(1.0), atol=1e-4):
                 raise PluginError(
-                    f"{code} gives rows that do not sum to 1 over the keys: divide, or set normalized = False"
+                    f"{code} gives rows that do not sum to 1 over keys: divide, or set normalized = False"
                 )
             check_masked(shares, mask)
         elif isinstance(part, Gate):

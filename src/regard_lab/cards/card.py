@@ -480,11 +480,15 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
 
 def claim_table(cards: Sequence[Card]) -> Table:
     columns, rows = ("claim", "source", "expected", "median difference", "smallest to see", "verdict"), []
-    for result in {result.claim.name: result for card in cards for result in card.claims}.values():
+    for result in all_claims(cards):
         claim, smallest = result.claim, "" if result.smallest is None else f"{result.smallest:.3f}"
         numbers = interval_text(result.interval, signed), smallest
         rows.append((f"{claim.name}: {claim.measured}", claim.source, claim.expected, *numbers, result.describe()))
     return plain_table(columns, rows, "Claims of papers")
+
+
+def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
+    return list({result.claim.name: result for card in cards for result in card.claims}.values())
 
 
 def overview_table(cards: Sequence[Card]) -> Table:
@@ -594,9 +598,7 @@ METHOD = (
 def write_page(cards: Sequence[Card], path: str | Path) -> Path:
     """Write a page with the picture and all tables, and return its path."""
     path, title = Path(path), f"Attention mechanism: {cards[0].mechanism}"
-    steps = cards[0].steps
-    note = "" if steps is None else f"All probes were trained for {plural(steps, 'step')} only."
-    parts: list[Part] = [METHOD, note]
+    parts: list[Part] = [METHOD, steps_note(cards[0])]
     if len(cards) == 1:
         says = f"Scores of {cards[0].mechanism} and of softmax in each test; the table has the numbers"
         parts = [Plot(partial(draw_scores, cards[0]), says), *parts, card_tables(cards[0])]
@@ -609,3 +611,7 @@ def write_page(cards: Sequence[Card], path: str | Path) -> Path:
     parts += [f"{name}: {PROBES[name].summary}." for name in card_probes()]
     write_file(path, render_page(title, parts).encode())
     return path
+
+
+def steps_note(card: Card) -> str:
+    return "" if card.steps is None else f"All probes were trained for {plural(card.steps, 'step')} only."
